@@ -13,6 +13,7 @@ import resource
 import sys
 import tarfile
 import zipfile
+from contextlib import ExitStack
 from typing import Any
 
 _MAX_MEMORY_BYTES = 1_000_000_000
@@ -29,14 +30,14 @@ _SHOWN = {"PNG", "JPEG", "GIF", "WEBP"}
 
 
 def _image(fd: int) -> dict[str, Any]:
-    from PIL import Image, ImageOps
+    from PIL import Image, ImageOps  # noqa: PLC0415 - load only what this file needs
 
     Image.MAX_IMAGE_PIXELS = None  # checked here
     with os.fdopen(fd, "rb") as file, Image.open(file) as image:
         kind, size = image.format or "", image.size
         found: dict[str, Any] = {"facts": f"{size[0]} x {size[1]} pixels"}
         if size[0] * size[1] > _MAX_PIXELS:
-            return {**found, "problem": "has too many pixels. Send a smaller copy"}
+            return {**found, "problem": "it has too many pixels. Send a smaller copy."}
         is_animated = getattr(image, "is_animated", False)
         turned = image.getexif().get(0x0112, 1) != 1
         image.load()
@@ -58,12 +59,12 @@ def _image(fd: int) -> dict[str, Any]:
 
 
 def _pdf(fd: int) -> dict[str, Any]:
-    from pypdf import PdfReader
+    from pypdf import PdfReader  # noqa: PLC0415 - as above
 
     with os.fdopen(fd, "rb") as file:
         reader = PdfReader(file)
         if reader.is_encrypted and not reader.decrypt(""):
-            return {"problem": "is protected by a password. Send a copy without one"}
+            return {"problem": "it is protected by a password. Send a copy without one."}
         pages, texts, room = len(reader.pages), [], _MAX_TEXT_CHARS
         for number in range(min(pages, _MAX_PAGES)):
             texts.append(reader.pages[number].extract_text()[:room])
@@ -77,11 +78,13 @@ def _pdf(fd: int) -> dict[str, Any]:
 
 def _archive(fd: int, kind: str) -> dict[str, Any]:
     lines, count, total = [], 0, 0
-    with os.fdopen(fd, "rb") as file:
+    with os.fdopen(fd, "rb") as file, ExitStack() as opened:
         if kind == "zip":
-            entries: Any = ((each.filename, each.file_size, "") for each in zipfile.ZipFile(file).infolist())
+            archive = opened.enter_context(zipfile.ZipFile(file))
+            entries: Any = ((each.filename, each.file_size, "") for each in archive.infolist())
         else:
-            entries = ((each.name, each.size, each.linkname) for each in tarfile.open(fileobj=file, mode="r:"))
+            tar = opened.enter_context(tarfile.open(fileobj=file, mode="r:"))
+            entries = ((each.name, each.size, each.linkname) for each in tar)
         for name, size, link in entries:
             if count == _MAX_COUNTED:
                 break
@@ -104,7 +107,7 @@ def main() -> None:
     try:
         found = _image(fd) if kind == "image" else _pdf(fd) if kind == "pdf" else _archive(fd, kind)
     except Exception as e:  # noqa: BLE001 - parsers raise anything on a hostile file
-        found = {"problem": f"is damaged or too complex to read ({type(e).__name__}). Send another copy"}
+        found = {"problem": f"it is damaged or too complex to read ({type(e).__name__}). Send another copy."}
     sys.stdout.write(json.dumps(found))
 
 

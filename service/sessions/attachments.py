@@ -16,10 +16,10 @@ import sys
 import tempfile
 import threading
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, BinaryIO
 from unicodedata import category, normalize
 
+from connector.protocols import MessageFile
 from orchestrator_interactive.kernel.contracts.models import sendable
 from orchestrator_interactive.modules.tool_filesystem.quota import DRAFT, MB, Limits, NoRoom, Quota
 from orchestrator_interactive.modules.tool_filesystem.search_process import FILE, FOLDER
@@ -34,6 +34,8 @@ _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 _TIME_LIMIT_S = 20
 _CHILDREN = threading.BoundedSemaphore(2)
 _MAX_NAME_BYTES = 120
+_MAX_TYPE_CHARS = 80
+_HEAD_BYTES = 4_096
 _MAX_TEXT_CHARS = 8_000
 _MAX_DOCUMENT_CHARS = 16_000
 _MAX_READ_BYTES = 4_000_000
@@ -61,32 +63,12 @@ _MAGIC = (
     (b"\x7fELF", "application/x-executable"),
     (b"MZ", "application/x-executable"),
 )
+_MAY_BE_HTML = ("text/html", "text/plain", "application/xhtml+xml")
 _RIFF = {b"WEBP": "image/webp", b"WAVE": "audio/wav", b"AVI ": "video/x-msvideo"}
 _HTML = re.compile(rb"\s*(?:<!--.*?-->\s*)*<(?:!doctype\s+html|html)\b", re.IGNORECASE | re.DOTALL)
 
 
-@dataclass(frozen=True, slots=True)
-class Attachment:
-    """A file of a message, stored in the workspace of its conversation.
-
-    Args:
-        path: relative to the workspace; blank: it was not stored.
-        note: one line for the model: its name, type, size, and where it is.
-        text: quoted content for the model; blank: none.
-        image: media type, if the model may be shown it.
-        image_path: relative path of what to show.
-        problem: a sentence for its author that says what to do; blank: none.
-    """
-
-    path: str = ""
-    note: str = ""
-    text: str = ""
-    image: str = ""
-    image_path: str = ""
-    problem: str = ""
-
-
-async def keep(
+async def keep(  # noqa: PLR0913 - the parts of a file
     folder: Path,
     file_id: str,
     name: str,
@@ -94,92 +76,105 @@ async def keep(
     *,
     declared: str = "",
     limits: Mapping[str, int] | None = None,
-) -> Attachment:
+) -> MessageFile:
     """Store a file and read it. A file of this id that is already there is not changed. Raises no OSError."""
     return await asyncio.to_thread(_keep, folder, file_id, name, data, declared, limits or {})
 
 
-def image_block(folder: Path, attachment: Attachment) -> dict[str, Any] | None:
+def image_block(folder: Path, file: MessageFile) -> dict[str, Any] | None:
     """Return the image for the model; `None`: there is none, or it was changed into something else."""
-    if not attachment.image:
+    if not file.image:
         return None
-    *folders, name = attachment.image_path.split("/")
+    *folders, name = file.image_path.split("/")
     try:
-        with _place(folder, folders) as place, os.fdopen(os.open(name, FILE, dir_fd=place), "rb") as file:
-            found = os.fstat(file.fileno())
+        with _place(folder, folders) as place, os.fdopen(os.open(name, FILE, dir_fd=place), "rb") as opened:
+            found = os.fstat(opened.fileno())
             if not stat.S_ISREG(found.st_mode) or found.st_nlink != 1 or found.st_size > _MAX_IMAGE_BYTES:
                 return None
-            data = file.read(_MAX_IMAGE_BYTES)
+            data = opened.read(_MAX_IMAGE_BYTES)
     except OSError:
         return None
-    if _type(data[:4_096]) != attachment.image:
+    if _type(data[:_HEAD_BYTES]) != file.image:
         return None
-    source = {"type": "base64", "media_type": attachment.image, "data": base64.b64encode(data).decode()}
+    source = {"type": "base64", "media_type": file.image, "data": base64.b64encode(data).decode()}
     return {"type": "image", "source": source}
 
 
-def _keep(
+async def drop(folder: Path, file_id: str) -> None:
+    """Remove a stored file and what was made of it, unless the agent has put something else there."""
+    await asyncio.to_thread(_drop, folder, file_id)
+
+
+def _drop(folder: Path, file_id: str) -> None:
+    with suppress(OSError), _place(folder, [_TOP]) as top:
+        name = _folder_of(file_id)
+        with _place(folder, [_TOP, name]) as place:
+            for each in os.listdir(place):  # noqa: PTH208 - of a descriptor
+                os.unlink(each, dir_fd=place)
+        os.rmdir(name, dir_fd=top)
+
+
+def _keep(  # noqa: PLR0913, PLR0917 - as above
     folder: Path, file_id: str, name: str, data: bytes | Path, declared: str, limits: Mapping[str, int]
-) -> Attachment:
-    plain = _safe_name(name)
+) -> MessageFile:
     try:
         with tempfile.TemporaryFile() if isinstance(data, bytes) else data.open("rb") as file:
             if isinstance(data, bytes):
                 file.write(data)
                 file.flush()
-            return _kept(_Store(folder, file_id, limits), plain, file, declared.partition(";")[0].strip().lower())
+            return _kept(_Store(folder, file_id, limits), name, file, declared.partition(";")[0].strip().lower())
     except NoRoom as e:
-        problem = str(e)
-    except OSError as e:
-        problem = f"it cannot be stored ({e.strerror or type(e).__name__}). Send it again, or ask the operator"
-    problem = f"{plain}: {problem.rstrip('.')}."
-    return Attachment(note=f"{plain}: not stored", problem=problem)
-
-
-def _kept(store: _Store, name: str, file: BinaryIO, declared: str) -> Attachment:
-    size = os.fstat(file.fileno()).st_size
-    file.seek(0)
-    head = file.read(4_096)
-    kind = _type(head)
-    if not size:
-        return Attachment(note=f"{name}: empty", problem=f"{name} is empty. Send it again.")
-    if kind == "text/html" and declared and declared not in ("text/html", "text/plain", "application/xhtml+xml"):
-        problem = (
-            f"{name} arrived as a web page instead of {_plain(declared)[:80]}, probably a login page. Send it again."
+        return _refused(
+            name, f"there is no room for it ({str(e).rstrip('.')}). Ask for files to be deleted, and send it again."
         )
-        return Attachment(note=f"{name}: not stored", problem=problem)
-    path = store.put(name, file, size)
+    except OSError as e:
+        why = e.strerror or type(e).__name__
+        return _refused(name, f"it cannot be stored ({why}). Send it again, or ask the operator of this bot.")
+
+
+def _refused(name: str, problem: str) -> MessageFile:
+    return MessageFile(name, f"The file {_plain(name)[:_MAX_NAME_BYTES]} is not stored: {problem}", problem=problem)
+
+
+def _kept(store: _Store, name: str, file: BinaryIO, declared: str) -> MessageFile:
+    size, plain = os.fstat(file.fileno()).st_size, _safe_name(name)
+    file.seek(0)
+    kind = _type(file.read(_HEAD_BYTES))
+    if not size:
+        return _refused(name, "it is empty. Send it again.")
+    if kind == "text/html" and declared and declared not in _MAY_BE_HTML:
+        what = _plain(declared)[:_MAX_TYPE_CHARS]
+        return _refused(name, f"it arrived as a web page instead of {what}, probably a login page. Send it again.")
+    path = store.put(plain, file, size)
     found = _read(file, kind, size)
     facts = [kind, f"{size:,} bytes", found.get("facts", "")]
     is_text = kind.startswith("text/") and declared.startswith(("text/", "application/"))
     if declared not in ("", kind, "application/octet-stream") and not is_text:
-        facts.append(f"declared as {_plain(declared)[:80]}")
-    note, problem = f"{name}: {', '.join(filter(None, facts))}, stored at {path}", found.get("problem", "")
+        facts.append(f"declared as {_plain(declared)[:_MAX_TYPE_CHARS]}")
+    note, problem = f"{plain}: {', '.join(filter(None, facts))}, stored at {path}", found.get("problem", "")
     text, image, image_path = found.get("text", ""), found.get("image", ""), path
+    is_document = kind == "application/pdf"
+    most = _MAX_DOCUMENT_CHARS if is_document else _MAX_TEXT_CHARS
     try:
         if "copy" in found:
             copy = base64.b64decode(found["copy"])
-            image_path = store.put(f"{name}.shown.{image[6:]}", copy, len(copy))
-        most = _MAX_DOCUMENT_CHARS if kind == "application/pdf" else _MAX_TEXT_CHARS
-        if kind == "application/pdf" and len(text) > most:
+            image_path = store.put(f"{plain}.shown.{image[6:]}", copy, len(copy))
+        if is_document and len(text) > most:
             whole = sendable(text).encode()
-            note += f", its whole text at {store.put(f'{name}.txt', whole, len(whole))}"
+            note += f", its whole text at {store.put(f'{plain}.txt', whole, len(whole))}"
     except OSError as e:
-        image, problem = "", f"could be read only in part: {e.strerror or e}"
+        image, problem = "", f"it could be read only in part ({e.strerror or e})."
     if len(text) > most:
         text, note = text[:most], f"{note}, only its beginning is shown"
-    problem = f"{name} {problem.rstrip('.')}." if problem else ""
-    return Attachment(path, note, _quoted(text), image, image_path if image else "", problem)
+    return MessageFile(name, note, _quoted(text), image, image_path if image else "", problem)
 
 
 class _Store:
     """The folder `files/<id>` of a workspace."""
 
     def __init__(self, root: Path, file_id: str, limits: Mapping[str, int]) -> None:
-        is_plain = re.fullmatch(r"[A-Za-z0-9]{1,40}", file_id)
-        digest = hashlib.sha256(file_id.encode("utf-8", "surrogatepass")).hexdigest()
         self._root = root.resolve(strict=True)
-        self._parts = [_TOP, file_id if is_plain else f"file-{digest[:16]}"]
+        self._parts = [_TOP, _folder_of(file_id)]
         quota_mb = limits.get("quota_mb")
         bounds = Limits(
             None if quota_mb is None else quota_mb * MB, limits.get("quota_files"), limits.get("reserve_mb", 0) * MB
@@ -219,6 +214,12 @@ class _Store:
         return "/".join(parts)
 
 
+def _folder_of(file_id: str) -> str:
+    if re.fullmatch(r"[A-Za-z0-9]{1,40}", file_id):
+        return file_id
+    return f"file-{hashlib.sha256(file_id.encode('utf-8', 'surrogatepass')).hexdigest()[:16]}"
+
+
 @contextmanager
 def _place(root: Path, parts: Sequence[str], *, create: bool = False) -> Iterator[int]:
     """Open a folder without following links."""
@@ -236,7 +237,7 @@ def _place(root: Path, parts: Sequence[str], *, create: bool = False) -> Iterato
         os.close(fd)
 
 
-def _type(head: bytes) -> str:
+def _type(head: bytes) -> str:  # noqa: PLR0911 - one for each test
     for magic, kind in _MAGIC:
         if head.startswith(magic):
             return kind
@@ -286,7 +287,7 @@ def _asked(file: BinaryIO, job: str) -> dict[str, Any]:
             reply.seek(0)
             found: dict[str, Any] = json.load(reply)
         except (subprocess.SubprocessError, ValueError):
-            return {"problem": "takes too much time or memory to read. Send a smaller or simpler copy"}
+            return {"problem": "it takes too much time or memory to read. Send a smaller or simpler copy."}
     return found
 
 

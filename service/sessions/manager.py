@@ -258,7 +258,7 @@ class InProcessSessionManager:
         """Remove stored files of messages from the workspace of their conversation."""
         folder = self._workspaces.folder(conversation_id)
         for each in file_ids:
-            await asyncio.to_thread(drop, folder, each)
+            await drop(folder, each)
 
     def _images(self, conversation_id: str, author_id: str | None, files: Sequence[MessageFile]) -> tuple[Any, ...]:
         """Return the images of a message as blocks; a person's are erased with the person's messages."""

@@ -259,12 +259,12 @@ class FakeSessionManager:
         run.wake()
         return True
 
-    async def keep_file(
+    async def keep_file(  # noqa: PLR0917 - the parts of a file
         self, instance_name: str, conversation_id: str, file_id: str, name: str, mimetype: str, content: Path
     ) -> MessageFile:
         if self.hold_keeping is not None:
             await self.hold_keeping.wait()
-        self.kept[file_id] = content.read_bytes()
+        self.kept[file_id] = await asyncio.to_thread(content.read_bytes)
         return MessageFile(name, f"{name}: {mimetype}")
 
     async def drop_files(self, instance_name: str, conversation_id: str, file_ids: Collection[str]) -> None:

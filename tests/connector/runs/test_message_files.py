@@ -23,7 +23,7 @@ async def upload(chat, *files, text="", thread=None, channel="general"):
     return next(each.ts for each in everything if {file.id for file in each.body.files} == {file["id"] for file in ids})
 
 
-async def edited(chat, ts, thread_ts, now, before, after_s):
+async def edited(chat, ts, thread_ts, *, now, before, after_s):
     """Deliver the edit of a message of Ana's, whose files were these and are those."""
     message = {"type": "message", "user": "U0ANA", "ts": ts, "thread_ts": thread_ts, "text": "read"}
     at = f"{float(ts) + after_s:.6f}"
@@ -109,11 +109,11 @@ async def test_an_edit_that_adds_and_removes_files_is_honoured_before_the_messag
     ts = await upload(chat, A, B, text="read", thread=thread.ts)
     await thread.run.injected("read")
     a, b = (file_json(chat, content) for _, content in (A, B))
-    await edited(chat, ts, thread.ts, [b], [a, b], 10)
+    await edited(chat, ts, thread.ts, now=[b], before=[a, b], after_s=10)
     await thread.run.until(lambda run: names(run.injections[0].files) == ["b.csv"] if run.injections else False)
     assert (thread.run.texts, chat.sessions.dropped) == (["read"], [a["id"]])
     await thread.run.deliver()
-    await edited(chat, ts, thread.ts, [a, b], [b], 20)
+    await edited(chat, ts, thread.ts, now=[a, b], before=[b], after_s=20)
     correction = "(Correction of my earlier message. It now reads:) read"
     await thread.run.injected("read", correction)
     assert names(thread.run.injections[1].files) == ["a.txt"]

@@ -12,7 +12,7 @@ import pytest
 from PIL import Image
 from pypdf import PdfWriter
 
-from service.sessions.attachments import image_block, keep
+from service.sessions.attachments import drop, image_block, keep
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -93,31 +93,47 @@ _FILES: dict[str, bytes] = {
 }
 
 
+def _stored(root: Path) -> list[str]:
+    """Return the paths of all stored files, the original first."""
+    return sorted((str(each.relative_to(root)) for each in (root / "files").rglob("*.*") if each.is_file()), key=len)
+
+
 @pytest.mark.parametrize("data", _FILES.values(), ids=_FILES)
 async def test_reads_or_names_each_file(tmp_path: Path, data: bytes) -> None:
     root = tmp_path / "workspace"
     root.mkdir()
     kept = await keep(root, "F1", "a.bin", data)
-    assert kept.note and "\n" not in kept.note
-    assert len(kept.text) < 40_000 and all(line.startswith("> ") for line in kept.text.splitlines())
+    assert kept.note
+    assert "\n" not in kept.note
+    assert len(kept.text) < 40_000
+    assert all(line.startswith("> ") for line in kept.text.splitlines())
     assert (image_block(root, kept) is not None) == bool(kept.image)
-    assert [*tmp_path.iterdir()] == [root]
+    assert os.listdir(tmp_path) == [root.name]  # noqa: PTH208 - a blocking call either way
     if data:
-        assert (root / kept.path).read_bytes() == data
+        assert (root / _stored(root)[0]).read_bytes() == data
+    await drop(root, "F1")
+    assert _stored(root) == []
 
 
 @pytest.mark.parametrize("name", _NAMES, ids=range(len(_NAMES)))
 async def test_stores_under_a_safe_name(tmp_path: Path, name: str) -> None:
     kept = await keep(tmp_path, "F1", name, b"text")
-    top, file_id, plain = kept.path.split("/")
-    assert (top, file_id, kept.problem) == ("files", "F1", "")
-    assert plain.isprintable() and plain[0] not in ".-" and len(plain.encode()) < 200
-    assert (tmp_path / kept.path).read_bytes() == b"text"
+    (folder,) = (tmp_path / "files").iterdir()
+    (path,) = folder.iterdir()
+    assert (folder.name, kept.name, kept.problem) == ("F1", name, "")
+    assert path.name.isprintable()
+    assert path.name[0] not in ".-"
+    assert len(path.name.encode()) < 200
+    assert path.read_bytes() == b"text"
 
 
 @pytest.mark.parametrize("file_id", ["..", "../x", "", "/", "a/b", "\ud800", "x" * 500])
 async def test_stores_under_a_safe_id(tmp_path: Path, file_id: str) -> None:
-    assert (await keep(tmp_path, file_id, "a.txt", b"x")).path.count("/") == 2
+    assert (await keep(tmp_path, file_id, "a.txt", b"x")).problem == ""
+    (path,) = _stored(tmp_path)
+    assert path.count("/") == 2
+    await drop(tmp_path, file_id)
+    assert _stored(tmp_path) == []
 
 
 def _link_top(root: Path) -> None:
@@ -148,24 +164,31 @@ async def test_follows_nothing_that_the_agent_has_planted(tmp_path: Path, plant:
     root, outside = tmp_path / "workspace", tmp_path / "outside"
     root.mkdir()
     outside.mkdir()
+    (outside / "a.txt").write_text("of somebody else")
     plant(root)
     kept = await keep(root, "F1", "a.txt", b"x")
-    assert kept.problem and not kept.path and not [*outside.iterdir()]
+    assert kept.problem
+    assert "stored at" not in kept.note
+    await drop(root, "F1")
+    assert os.listdir(outside) == ["a.txt"]  # noqa: PTH208 - as above
 
 
 @pytest.mark.parametrize("limits", [{"quota_mb": 0}, {"quota_files": 0}, {"reserve_mb": 10**9}])
 async def test_states_that_there_is_no_room(tmp_path: Path, limits: dict[str, int]) -> None:
     kept = await keep(tmp_path, "F1", "a.txt", b"x", limits=limits)
-    assert kept.problem and not kept.path and not [*tmp_path.rglob("*.txt")]
+    assert "room" in kept.problem
+    assert _stored(tmp_path) == []
 
 
 async def test_does_not_overwrite_what_the_agent_has_edited(tmp_path: Path) -> None:
     kept = await keep(tmp_path, "F1", "a.txt", b"x")
-    (tmp_path / kept.path).write_text("edited")
+    (path,) = _stored(tmp_path)
+    (tmp_path / path).write_text("edited")
     assert await keep(tmp_path, "F1", "a.txt", b"x") == kept
-    assert (tmp_path / kept.path).read_text() == "edited"
+    assert (tmp_path / path).read_text() == "edited"
 
 
 async def test_refuses_a_login_page(tmp_path: Path) -> None:
     kept = await keep(tmp_path, "F1", "a.pdf", b"<!doctype html><p>Sign in", declared="application/pdf")
-    assert "login page" in kept.problem and not kept.path
+    assert "login page" in kept.problem
+    assert _stored(tmp_path) == []
