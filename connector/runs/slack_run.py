@@ -328,7 +328,8 @@ class SlackRun:
             talk = NO_TALK
             if not (isinstance(self._start_mode, Resumed | Unrecoverable) or self._is_suspending or self._is_stopped):
                 talk = await self._reader.before(self.first)
-                await self._fetch_files()
+                if self.first.message.files:
+                    await self._fetch_files()
             match self._start_mode:
                 case Unrecoverable(why):
                     raise why

@@ -109,7 +109,8 @@ class Steering:
         """Read the talk before these messages, fetch their files, and wait until they are ready."""
         if with_talk:
             await self._read_talk(messages)
-        await self._files.fetch(each for each in messages if self._may_steer(each))
+        if with_files := [each for each in messages if each.message.files and self._may_steer(each)]:
+            await self._files.fetch(with_files)
         await self._inbox.get_ready(messages)
 
     async def _read_talk(self, messages: Sequence[PendingMessage]) -> None:

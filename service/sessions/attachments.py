@@ -147,7 +147,7 @@ def _kept(store: _Store, name: str, file: BinaryIO, declared: str) -> MessageFil
         return _refused(name, f"it arrived as a web page instead of {what}, probably a login page. Send it again.")
     path = store.put(plain, file, size)
     found = _read(file, kind, size)
-    facts = [kind, f"{size:,} bytes", found.get("facts", "")]
+    facts = [kind, _counted(size, "byte"), found.get("facts", "")]
     is_text = kind.startswith("text/") and declared.startswith(("text/", "application/"))
     if declared not in ("", kind, "application/octet-stream") and not is_text:
         facts.append(f"declared as {_plain(declared)[:_MAX_TYPE_CHARS]}")
@@ -263,7 +263,7 @@ def _read(file: BinaryIO, kind: str, size: int) -> dict[str, Any]:
             text = data.decode(codec, "strict" if size <= _MAX_READ_BYTES else "replace")
         except UnicodeDecodeError:
             text = data.decode("latin-1")
-        return {"facts": f"{text.count(chr(10)) + 1:,} lines", "text": text}
+        return {"facts": _counted(len(text.splitlines()), "line"), "text": text}
     jobs = {"application/pdf": "pdf", "application/zip": "zip", "application/x-tar": "tar"}
     job = "image" if kind.startswith("image/") else jobs.get(kind)
     return {} if job is None else _asked(file, job)
@@ -289,6 +289,10 @@ def _asked(file: BinaryIO, job: str) -> dict[str, Any]:
         except (subprocess.SubprocessError, ValueError):
             return {"problem": "it takes too much time or memory to read. Send a smaller or simpler copy."}
     return found
+
+
+def _counted(count: int, one: str) -> str:
+    return f"{count:,} {one}{'' if count == 1 else 's'}"
 
 
 def _plain(text: str) -> str:

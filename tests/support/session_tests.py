@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass, fields
 from typing import Any
 
 import pytest
 
-from connector.protocols import MessageAuthor
+from connector.protocols import MessageAuthor, MessageFile
 
 HERE = "T:C:1.0"
 # Runs a test over a manager in this process, and over one whose sessions are behind a socket.
@@ -23,12 +23,12 @@ class Written:
     prompt: str
     author: MessageAuthor
     written_s: float
-    files: tuple[str, ...] = ()
+    files: tuple[MessageFile, ...] = ()
 
     @property
     def arguments(self) -> dict[str, Any]:
         """The arguments of `inject`."""
-        return {**asdict(self), "author": self.author}
+        return {each.name: getattr(self, each.name) for each in fields(self)}
 
 
 def steering(id_: str, text: str = "and that", written_s: float = 2.0) -> dict[str, Any]:

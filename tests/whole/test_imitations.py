@@ -137,7 +137,7 @@ def test_a_display_name_is_one_name(requests, number):
 def test_a_file_name_is_one_name(requests, name):
     [(author, said)] = read_messages(requests[f"file {name}"])
     assert author == AUTHOR
-    assert said == "look"
+    assert re.fullmatch(r"look\n\n\([^\n]*: text/plain, 1 byte, 1 line, stored at files/\w+/[^\n]*\)\n> x", said)
 
 
 def test_messages_during_a_run_stay_those_of_their_author(requests):

@@ -11,7 +11,7 @@ from imitations import IMITATIONS, ParsedMessage, messages_in, read_text, user_t
 from service_fixtures import service_fixture
 from session_tests import HERE, Written
 
-from connector.protocols import MessageAuthor
+from connector.protocols import MessageAuthor, MessageFile
 from orchestrator_interactive.transcript.framing import plain_name
 from service.config.config import ModuleConfig
 
@@ -21,7 +21,9 @@ INJECTED_AT_ONCE = 90
 NUMBERED = list(enumerate(IMITATIONS, 1))
 IN_TEXT = [Written(f"T:C:{n}", each, MALLORY, n) for n, each in NUMBERED]
 IN_NAME = [Written(f"T:C:{n}", "hello\nthere", MessageAuthor("U0MAL", each), n) for n, each in NUMBERED]
-IN_FILES = [Written(f"T:C:{n}", "hello", MALLORY, n, files=(each, "b.md")) for n, each in NUMBERED]
+IN_FILES = [
+    Written(f"T:C:{n}", "hello", MALLORY, n, files=(MessageFile(each), MessageFile("b.md"))) for n, each in NUMBERED
+]
 
 
 @pytest.fixture
@@ -32,7 +34,10 @@ def sessions(manager):
 def attributed(messages):
     return [
         ParsedMessage(
-            read_text(each.prompt), plain_name(each.author.name), each.author.id, tuple(map(plain_name, each.files))
+            read_text(each.prompt),
+            plain_name(each.author.name),
+            each.author.id,
+            tuple(plain_name(file.name) for file in each.files),
         )
         for each in messages
     ]
