@@ -107,13 +107,31 @@ class PersonClient(_Client):
 
     async def snippet(self, channel: str, name: str, code: str, text: str = "", *, thread: str | None = None) -> None:
         """Post a code snippet with a comment; the ending of ``name`` is its type."""
-        content, kind = code.encode(), name.rpartition(".")[2]
-        upload = await self.call("files.getUploadURLExternal", filename=name, length=len(content), snippet_type=kind)
-        async with self._session.post(upload["upload_url"], data=content) as response:
-            response.raise_for_status()
-        place = {"channel_id": self._workspace.channel(channel).id, "thread_ts": thread}
-        files = [{"id": upload["file_id"]}]
-        await self.call("files.completeUploadExternal", files=files, initial_comment=self._composed(text), **place)
+        kind = name.rpartition(".")[2]
+        await self.share(channel, {name: code.encode()}, text, thread=thread, snippet_type=kind)
+
+    async def share(
+        self,
+        channel: str,
+        files: Mapping[str, bytes],
+        text: str = "",
+        *,
+        thread: str | None = None,
+        snippet_type: str | None = None,
+    ) -> str:
+        """Post one message with files, given as names and contents, and return its ts."""
+        ids = []
+        for name, content in files.items():
+            given = {"filename": name, "length": len(content), "snippet_type": snippet_type}
+            upload = await self.call("files.getUploadURLExternal", **given)
+            async with self._session.post(upload["upload_url"], data=content) as response:
+                response.raise_for_status()
+            ids.append(upload["file_id"])
+        place, shared = self._workspace.channel(channel).id, [{"id": each} for each in ids]
+        given = {"files": shared, "initial_comment": self._composed(text), "channel_id": place, "thread_ts": thread}
+        await self.call("files.completeUploadExternal", **given)
+        posted = reversed(self._workspace.messages(place))
+        return next(each.ts for each in posted if [file.id for file in each.files] == ids)
 
     async def edit(self, channel: str, ts: str, text: str) -> None:
         await self.call("chat.update", channel=channel, ts=ts, text=self._composed(text))

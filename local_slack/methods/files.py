@@ -16,15 +16,20 @@ from local_slack.workspace.people import Bot, Person
 from local_slack.workspace.workspace import holder_of
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Awaitable, Callable, Sequence
 
     from local_slack.json_limits import Json
     from local_slack.methods.calls import Call
     from local_slack.workspace.files import File
+    from local_slack.workspace.people import Member
     from local_slack.workspace.workspace import Workspace
+
+    Transfer = Callable[[str, web.Request, Callable[[], web.Response]], Awaitable[web.StreamResponse]]
 
 _LARGEST_FILE_BYTES = 1024**3
 _MOST_AT_ONCE = 10
+# The names of transfers in faults.
+DOWNLOAD, UPLOAD = "download", "upload"
 _SIGN_IN = "<!DOCTYPE html><html><head><title>Sign in | Slack</title></head><body>Sign in to Slack</body></html>\n"
 
 
@@ -105,10 +110,14 @@ def _wanted(call: Call) -> list[tuple[str, str]]:
 
 
 class FileServer:
-    """Accept uploads at the URLs of ``files.getUploadURLExternal``, and serve downloads."""
+    """Accept uploads at the URLs of ``files.getUploadURLExternal``, and serve downloads.
 
-    def __init__(self, workspaces: Sequence[Workspace]) -> None:
+    ``transfer`` answers a request of the app, with the next fault of ``download`` or ``upload``, if there is one.
+    """
+
+    def __init__(self, workspaces: Sequence[Workspace], transfer: Transfer) -> None:
         self._workspaces = workspaces
+        self._transfer = transfer
 
     def routes(self) -> list[web.RouteDef]:
         return [
@@ -121,27 +130,41 @@ class FileServer:
         """Store the content: the body, or the first file of a form."""
         content = await _content(request.clone(client_max_size=_LARGEST_FILE_BYTES))
         ticket = request.match_info["ticket"]
-        if content is not None and any(w.files.fill(ticket, content) for w in self._workspaces):
-            return web.Response(text=f"OK - {len(content)}")
-        return web.Response(status=400, text="this URL is not open, or the length differs from the announced one")
+
+        def store() -> web.Response:
+            if content is not None and any(w.files.fill(ticket, content) for w in self._workspaces):
+                return web.Response(text=f"OK - {len(content)}")
+            return web.Response(status=400, text="this URL is not open, or the length differs from the announced one")
+
+        by_app = any(w.directory.bot.id == w.files.uploader(ticket) for w in self._workspaces)
+        return await self._transfer(UPLOAD, request, store) if by_app else store()
 
     async def download(self, request: web.Request) -> web.StreamResponse:
         """Send the content. Without permission the response is a sign-in page with status 200, as in Slack."""
-        file = self._file(request)
-        if file is None or file.content is None:
-            return web.Response(text=_SIGN_IN, content_type="text/html")
-        headers = {"X-Content-Type-Options": "nosniff", "Content-Security-Policy": "sandbox"}
-        if "/download/" in request.path:
-            headers["Content-Disposition"] = f"attachment; filename*=UTF-8''{quote(file.name, safe='')}"
-        return web.Response(body=file.content, content_type=file.mimetype, headers=headers)
+        holder, file = self._file(request)
+        return (
+            await self._transfer(DOWNLOAD, request, lambda: _sent(file, request))
+            if isinstance(holder, Bot)
+            else _sent(file, request)
+        )
 
-    def _file(self, request: web.Request) -> File | None:
+    def _file(self, request: web.Request) -> tuple[Member | None, File | None]:
         token = token_of(request, {})
         team, _, file_id = request.match_info["place"].partition("-")
         match holder_of(token, self._workspaces):
-            case (workspace, Person() | Bot()) if workspace.directory.team.id == team:
-                return None if token in workspace.rules.refused_tokens else workspace.files.get(file_id)
-        return None
+            case (workspace, Person() | Bot() as holder) if workspace.directory.team.id == team:
+                is_refused = token in workspace.rules.refused_tokens
+                return holder, None if is_refused else workspace.files.get(file_id)
+        return None, None
+
+
+def _sent(file: File | None, request: web.Request) -> web.Response:
+    if file is None or file.content is None:
+        return web.Response(text=_SIGN_IN, content_type="text/html")
+    headers = {"X-Content-Type-Options": "nosniff", "Content-Security-Policy": "sandbox"}
+    if "/download/" in request.path:
+        headers["Content-Disposition"] = f"attachment; filename*=UTF-8''{quote(file.name, safe='')}"
+    return web.Response(body=file.content, content_type=file.mimetype, headers=headers)
 
 
 async def _content(request: web.BaseRequest) -> bytes | None:

@@ -15,7 +15,7 @@ from local_slack.delivery.faults import Fault, Faults, kind_of
 from local_slack.methods import agents, chat, conversations, lists, streams, views  # noqa: F401 - they enter their methods
 from local_slack.methods.app import APP_TOKEN_SCOPES, MissingScope
 from local_slack.methods.calls import METHODS, Arguments, Call, read_arguments, token_of
-from local_slack.methods.files import FileServer
+from local_slack.methods.files import DOWNLOAD, UPLOAD, FileServer
 from local_slack.methods.rate_limits import TIER_3, TIER_4
 from local_slack.workspace.errors import SlackRefused
 from local_slack.workspace.people import AppToken, Holder
@@ -37,6 +37,8 @@ SLACK_LIMITS = {
     **{name: method.limits for name, method in METHODS.items()},
 }
 METHOD_NAMES = tuple(sorted(SLACK_LIMITS))
+# What faults can be announced for: the methods, and the transfers of files to and from the app.
+FAULTY = (*METHOD_NAMES, DOWNLOAD, UPLOAD)
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +78,14 @@ class WebApi:
 
     def routes(self) -> list[web.RouteDef]:
         api = "/api/{method}"
-        return [web.get(api, self.handle), web.post(api, self.handle), *FileServer(self._workspaces).routes()]
+        return [
+            web.get(api, self.handle),
+            web.post(api, self.handle),
+            *FileServer(self._workspaces, self._transfer).routes(),
+        ]
+
+    async def _transfer(self, name: str, http: web.Request, answer: Callable[[], web.Response]) -> web.StreamResponse:
+        return await meet(self._faults.take(name), http, answer)
 
     async def handle(self, http: web.Request) -> web.StreamResponse:
         begun = time.perf_counter()
@@ -92,7 +101,7 @@ class WebApi:
         if is_under_test:
             team, channel = request.workspace.directory.team.id, _channel(request)
             wait_s = self._rate_limits.take(team, request.method, channel, refuse=fault is None)
-        answer = _rate_limited(wait_s) if wait_s else await self._meet(fault, http, lambda: self._answer(request))
+        answer = _rate_limited(wait_s) if wait_s else await meet(fault, http, lambda: self._answer(request))
         duration_ms = round((time.perf_counter() - begun) * 1000, 1)
         self._on_call({**_record(request, fault, answer), "duration_ms": duration_ms})
         return answer
@@ -102,31 +111,6 @@ class WebApi:
         workspace, holder = holder_of(token, self._workspaces) or (self._workspaces[0], None)
         base_url = f"{http.scheme}://{http.host}/"
         return _Request(http.match_info["method"], token, holder, workspace, values, base_url)
-
-    async def _meet(  # noqa: PLR0911 - one per kind of fault
-        self, fault: Fault | None, http: web.Request, call: Callable[[], web.Response]
-    ) -> web.StreamResponse:
-        match fault:
-            case None:
-                return call()
-            case faults.ErrorResponse(error):
-                return web.json_response({"ok": False, "error": error})
-            case faults.RateLimited(retry_after_s):
-                return _rate_limited(retry_after_s)
-            case faults.ServerError(status):
-                return web.Response(status=status, text="upstream error")
-            case faults.BlockUntil(until):
-                await until.wait()
-                return call()
-            case faults.SlowResponse(delay_s):
-                answer = call()
-                await asyncio.sleep(delay_s)
-                return answer
-            case faults.DropAfterCall():
-                call()
-                return _dropped(http)
-            case faults.DropBeforeCall():
-                return _dropped(http)
 
     def _answer(self, request: _Request) -> web.Response:
         args = Arguments(request.values)
@@ -163,6 +147,33 @@ class WebApi:
             self._app.check_scopes(METHODS[name].scopes(args))
         args.need(*METHODS[name].needs)
         return METHODS[name].answer(Call(request.workspace, holder, args, self._app, request.base_url))
+
+
+async def meet(  # noqa: PLR0911 - one per kind of fault
+    fault: Fault | None, http: web.Request, call: Callable[[], web.Response]
+) -> web.StreamResponse:
+    """Answer a request with a fault."""
+    match fault:
+        case None:
+            return call()
+        case faults.ErrorResponse(error):
+            return web.json_response({"ok": False, "error": error})
+        case faults.RateLimited(retry_after_s):
+            return _rate_limited(retry_after_s)
+        case faults.ServerError(status):
+            return web.Response(status=status, text="upstream error")
+        case faults.BlockUntil(until):
+            await until.wait()
+            return call()
+        case faults.SlowResponse(delay_s):
+            answer = call()
+            await asyncio.sleep(delay_s)
+            return answer
+        case faults.DropAfterCall():
+            call()
+            return _dropped(http)
+        case faults.DropBeforeCall():
+            return _dropped(http)
 
 
 def _record(request: _Request, fault: Fault | None, answer: web.StreamResponse) -> Json:

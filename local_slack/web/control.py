@@ -12,7 +12,7 @@ from local_slack.delivery import faults
 from local_slack.delivery.faults import kind_of
 from local_slack.delivery.socket_mode import DisconnectReason
 from local_slack.json_limits import parse_json
-from local_slack.methods.web_api import METHOD_NAMES
+from local_slack.methods.web_api import FAULTY
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -87,7 +87,7 @@ class Control:
         sockets, coming = self._sockets, self._faults.coming
         state = {
             "ok": True,
-            "methods": METHOD_NAMES,
+            "methods": FAULTY,
             "errors": KNOWN_ERRORS,
             "call_kinds": {kind: _fields(fault) for kind, fault in _CALL_FAULTS.items()},
             "delivery_kinds": {kind: _fields(fault) for kind, fault in _DELIVERY_FAULTS.items()},
@@ -125,7 +125,7 @@ class Control:
     def _accept(self, body: Json) -> None:
         match body:
             case {"method": method}:
-                if method not in METHOD_NAMES:
+                if method not in FAULTY:
                     raise _InvalidRequest(f"unknown method {method!r}; GET /faults lists all methods")
                 self._faults.next(method, _fault(_CALL_FAULTS, "kind", body), times=_times(body))
             case {"delivery": _}:

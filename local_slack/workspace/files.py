@@ -94,6 +94,11 @@ class Files:
         self._tickets[file.ticket] = file.id
         return self._keep(file)
 
+    def uploader(self, ticket: str) -> str:
+        """Return the id of the member whose upload this is; empty if there is none."""
+        file = self._files.get(self._tickets.get(ticket, ""))
+        return file.user if file else ""
+
     def fill(self, ticket: str, content: bytes) -> File | None:
         """Store the uploaded content; returns None if the URL is not open or the announced size differs."""
         file = self._files.get(self._tickets.get(ticket, ""))

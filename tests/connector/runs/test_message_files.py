@@ -10,17 +10,7 @@ from connector.protocols import FileLimits
 
 async def upload(chat, *files, text="", thread=None, channel="general"):
     """Post a message of Ana's with files; return its ts."""
-    ids = []
-    for name, content in files:
-        begun = await chat.ana.call("files.getUploadURLExternal", filename=name, length=len(content))
-        async with chat.ana._session.post(begun["upload_url"], data=content) as response:
-            response.raise_for_status()
-        ids.append({"id": begun["file_id"]})
-    words = text.replace("@alpha", "<@U0ALPHA>")
-    place = {"channel_id": chat.slack.channel(channel).id, "thread_ts": thread}
-    await chat.ana.call("files.completeUploadExternal", files=ids, initial_comment=words, **place)
-    everything = [*chat.slack.workspace.messages(channel), *(chat.slack.workspace.thread(channel, thread or "") or ())]
-    return next(each.ts for each in everything if {file.id for file in each.body.files} == {file["id"] for file in ids})
+    return await chat.ana.share(channel, dict(files), text, thread=thread)
 
 
 async def edited(chat, ts, thread_ts, *, now, before, after_s):
