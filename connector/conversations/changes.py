@@ -14,7 +14,7 @@ from connector.message_text import read
 from connector.protocols import StateChanges
 from connector.records import Notice, RunSummary, ThreadNotice
 from connector.runs.worker_report import report
-from connector.slack_api.errors import SlackCallFailed
+from connector.slack_api.errors import SlackCallFailed, error_boundary
 from connector.slack_api.rate_limiter import CallSlot
 
 if TYPE_CHECKING:
@@ -65,11 +65,10 @@ async def apply_edit(state: ConversationState, entry: InboxEntry, edit: PendingM
             await _queue_change(state, entry, replace(correction, instance=target.instance))
         return
     inbox.replace(edited)
+    await _drop_files(state, target, dropped)
     record = asdict(run.record) if run is not None and run.first.id == edited.id else None
     closed: dict[int, End] = {**_without_corrections(state, message_id), entry.seq: "done"}
     await state.lease.write(StateChanges(run=record, replaced={target.seq: asdict(edited)}, closed=closed))
-    if dropped:
-        _drop_files(state, target, dropped)
     if has_new_files and run is not None and target.id in inbox.waiting:
         inbox.take_back_one(target.id)
         run.steering.add(edited)
@@ -80,13 +79,19 @@ def _files_without(message: SlackMessage, other: SlackMessage) -> tuple[SlackFil
     return tuple(each for each in message.files if each.id not in {file.id for file in other.files})
 
 
-def _drop_files(state: ConversationState, inbound: PendingMessage, files: Sequence[SlackFile]) -> None:
-    """Remove files that were taken back before the model read of them."""
-    background, ids = state.workspace.background, [each.id for each in files if each.id]
-    if state.run is not None:
-        background.spawn(state.run.files.drop(files))
-    elif ids:
-        background.spawn(state.workspace.sessions.drop_files(inbound.instance, state.id, ids))
+async def _drop_files(state: ConversationState, inbound: PendingMessage, files: Sequence[SlackFile]) -> None:
+    """Remove files that were taken back before the model read of them.
+
+    That comes before the change is stored: a process that is killed in between leaves both to the next one.
+    """
+    ids = [each.id for each in files if each.id]
+    if not ids:
+        return
+    with error_boundary("file.not_dropped", conversation=state.id):
+        if state.run is not None:
+            await state.run.files.drop(files)
+        else:
+            await state.workspace.sessions.drop_files(inbound.instance, state.id, ids)
 
 
 async def apply_deletion(state: ConversationState, entry: InboxEntry, deletion: PendingMessage) -> None:
@@ -98,6 +103,7 @@ async def apply_deletion(state: ConversationState, entry: InboxEntry, deletion: 
     if target is None:
         await _report_late(state, entry, taken_back)
     elif await _leaves(state, target):
+        await _drop_files(state, target, target.message.files)
         await state.lease.write(StateChanges(closed=_withdrawn(state, entry, target)))
         if target.is_marked_accepted:
             state.workspace.background.unmark_accepted(target.message)
@@ -136,6 +142,7 @@ async def apply_stop(state: ConversationState, entry: InboxEntry, stop: StopRequ
         state.cleanup.answer(entry, ThreadNotice(stop.message, text))
         return
     if (target := _own_pending(state, stop)) is not None and await _leaves(state, target):
+        await _drop_files(state, target, target.message.files)
         notice = Notice(target.message, f"{target.id}:withdrawn", texts.withdrawn(target.prompt))
         await state.announce(notice, _withdrawn(state, entry, target))
         state.workspace.background.unmark_accepted(target.message)
@@ -231,6 +238,7 @@ async def _stop_starter(
     by = await background.users.known_name_of(stop.user)
     is_own = stop.ts == starter.message.ts and stop.user == starter.message.user
     withdrawn = starter.prompt if is_own else ""
+    await _drop_files(state, starter, starter.message.files)
     await report(state.workspace, starter, "cancelled", "")
     text = texts.stopped(by, RunSummary("cancelled"), inbox.announce_held(()), withdrawn=withdrawn)
     closed: dict[int, End] = {starter.seq: "withdrawn", entry.seq: "done"}
@@ -264,8 +272,6 @@ async def _leaves(state: ConversationState, target: PendingMessage) -> bool:
 def _withdrawn(state: ConversationState, entry: InboxEntry, target: PendingMessage) -> dict[int, End]:
     """Remove a message from the inbox; return the entries that its withdrawal closes."""
     state.inbox.remove((target,))
-    if target.message.files:
-        _drop_files(state, target, target.message.files)
     return {target.seq: "withdrawn", entry.seq: "done", **_without_corrections(state, target.id)}
 
 

@@ -164,8 +164,6 @@ class SlackRun:
         if withdraws_first and self.record.was_waiting and not self._is_first_delivered:
             self.record = replace(self.record, was_waiting=False)
             self._background.unmark_accepted(self.first.message)
-        if withdraws_first and self.first.message.files and not self._is_first_delivered and not self._has_begun:
-            self._background.spawn(self.files.drop(self.first.message.files))
         if self.is_over:
             return
         by = self.record.stopped_by or user
@@ -342,6 +340,8 @@ class SlackRun:
                     return await self._sessions.resume(*self._key, self._on_progress, people=people, fence=fence)
                 case _ if self._is_stopped:
                     self.summary = RunSummary("cancelled")
+                    if self.first.message.files and not self.is_requeued:
+                        await self.files.drop(self.first.message.files)
                     return ""
                 case _:
                     self._has_begun = True

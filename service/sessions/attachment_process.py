@@ -83,7 +83,10 @@ def _archive(fd: int, kind: str) -> dict[str, Any]:
             archive = opened.enter_context(zipfile.ZipFile(file))
             entries: Any = ((each.filename, each.file_size, "") for each in archive.infolist())
         else:
-            tar = opened.enter_context(tarfile.open(fileobj=file, mode="r:"))
+            try:
+                tar = opened.enter_context(tarfile.open(fileobj=file, mode="r|*"))
+            except tarfile.ReadError:
+                return {}  # one compressed file
             entries = ((each.name, each.size, each.linkname) for each in tar)
         for name, size, link in entries:
             if count == _MAX_COUNTED:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import errno
 import hashlib
 import json
 import os
@@ -33,6 +34,8 @@ _TOP = "files"
 _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 _TIME_LIMIT_S = 20
 _CHILDREN = threading.BoundedSemaphore(2)
+# Held while a file appears or goes.
+_MOVING = threading.Lock()
 _MAX_NAME_BYTES = 120
 _MAX_TYPE_CHARS = 80
 _HEAD_BYTES = 4_096
@@ -64,6 +67,7 @@ _MAGIC = (
     (b"MZ", "application/x-executable"),
 )
 _MAY_BE_HTML = ("text/html", "text/plain", "application/xhtml+xml")
+_TARS = ("application/x-tar", "application/gzip", "application/x-bzip2", "application/x-xz")
 _RIFF = {b"WEBP": "image/webp", b"WAVE": "audio/wav", b"AVI ": "video/x-msvideo"}
 _HTML = re.compile(rb"\s*(?:<!--.*?-->\s*)*<(?:!doctype\s+html|html)\b", re.IGNORECASE | re.DOTALL)
 
@@ -77,8 +81,17 @@ async def keep(  # noqa: PLR0913 - the parts of a file
     declared: str = "",
     limits: Mapping[str, int] | None = None,
 ) -> MessageFile:
-    """Store a file and read it. A file of this id that is already there is not changed. Raises no OSError."""
-    return await asyncio.to_thread(_keep, folder, file_id, name, data, declared, limits or {})
+    """Store a file and read it. A file of this id that is already there is not changed. Raises no OSError.
+
+    A call that is cancelled stores nothing after a later `drop`.
+    """
+    cancelled = threading.Event()
+    try:
+        store = _Store(folder, file_id, limits or {}, cancelled)
+        return await asyncio.to_thread(_keep, store, name, data, declared)
+    except asyncio.CancelledError:
+        cancelled.set()
+        raise
 
 
 def image_block(folder: Path, file: MessageFile) -> dict[str, Any] | None:
@@ -106,7 +119,7 @@ async def drop(folder: Path, file_id: str) -> None:
 
 
 def _drop(folder: Path, file_id: str) -> None:
-    with suppress(OSError), _place(folder, [_TOP]) as top:
+    with _MOVING, suppress(OSError), _place(folder, [_TOP]) as top:
         name = _folder_of(file_id)
         with _place(folder, [_TOP, name]) as place:
             for each in os.listdir(place):  # noqa: PTH208 - of a descriptor
@@ -114,15 +127,13 @@ def _drop(folder: Path, file_id: str) -> None:
         os.rmdir(name, dir_fd=top)
 
 
-def _keep(  # noqa: PLR0913, PLR0917 - as above
-    folder: Path, file_id: str, name: str, data: bytes | Path, declared: str, limits: Mapping[str, int]
-) -> MessageFile:
+def _keep(store: _Store, name: str, data: bytes | Path, declared: str) -> MessageFile:
     try:
         with tempfile.TemporaryFile() if isinstance(data, bytes) else data.open("rb") as file:
             if isinstance(data, bytes):
                 file.write(data)
                 file.flush()
-            return _kept(_Store(folder, file_id, limits), name, file, declared.partition(";")[0].strip().lower())
+            return _kept(store, name, file, declared.partition(";")[0].strip().lower())
     except NoRoom as e:
         return _refused(
             name, f"there is no room for it ({str(e).rstrip('.')}). Ask for files to be deleted, and send it again."
@@ -172,8 +183,9 @@ def _kept(store: _Store, name: str, file: BinaryIO, declared: str) -> MessageFil
 class _Store:
     """The folder `files/<id>` of a workspace."""
 
-    def __init__(self, root: Path, file_id: str, limits: Mapping[str, int]) -> None:
-        self._root = root.resolve(strict=True)
+    def __init__(self, root: Path, file_id: str, limits: Mapping[str, int], cancelled: threading.Event) -> None:
+        self._cancelled = cancelled
+        self._root = root.resolve()
         self._parts = [_TOP, _folder_of(file_id)]
         quota_mb = limits.get("quota_mb")
         bounds = Limits(
@@ -206,7 +218,10 @@ class _Store:
                 with suppress(FileNotFoundError):  # another delivery of it may have been faster
                     os.stat(name, dir_fd=place, follow_symlinks=False)
                     return "/".join(parts)
-                os.rename(draft, name, src_dir_fd=place, dst_dir_fd=place)
+                with _MOVING:
+                    if self._cancelled.is_set():
+                        raise OSError(errno.ECANCELED, "it was taken back")
+                    os.rename(draft, name, src_dir_fd=place, dst_dir_fd=place)
                 os.fsync(place)
             finally:
                 with suppress(OSError):
@@ -264,7 +279,7 @@ def _read(file: BinaryIO, kind: str, size: int) -> dict[str, Any]:
         except UnicodeDecodeError:
             text = data.decode("latin-1")
         return {"facts": _counted(len(text.splitlines()), "line"), "text": text}
-    jobs = {"application/pdf": "pdf", "application/zip": "zip", "application/x-tar": "tar"}
+    jobs = {"application/pdf": "pdf", "application/zip": "zip", **dict.fromkeys(_TARS, "tar")}
     job = "image" if kind.startswith("image/") else jobs.get(kind)
     return {} if job is None else _asked(file, job)
 

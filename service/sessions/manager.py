@@ -142,7 +142,11 @@ class InProcessSessionManager:
 
         async def work(session: AmplifierSession, progress: ProgressCallback | None) -> str:
             author_id = None if author is None else author.id
-            images = await asyncio.to_thread(self._images, conversation_id, author_id, files) if files else ()
+            images = (
+                await asyncio.to_thread(self._images, conversation_id, author_id, files)
+                if any(each.image for each in files)
+                else ()
+            )
             options = {"author": author_id, "images": images, **await self._chosen_model(key, session)}
             return await execute(session, prompt, message_id, progress, written_s, notes, _talk(talk), options)
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gzip
 import io
+import lzma
 import os
 import tarfile
 import zipfile
@@ -79,6 +81,9 @@ _FILES: dict[str, bytes] = {
     "tar-symlink": _tar("link", tarfile.SYMTYPE, "/etc/passwd"),
     "tar-hardlink": _tar("link", tarfile.LNKTYPE, "../x"),
     "tar-device": _tar("device", tarfile.CHRTYPE),
+    "tar-gz": gzip.compress(_tar("inner.txt", tarfile.REGTYPE)),
+    "tar-xz": lzma.compress(_tar("inner.txt", tarfile.REGTYPE)),
+    "gz-bomb": gzip.compress(bytes(30_000_000)),
     "tar-outside": _tar("../../x", tarfile.REGTYPE),
     **{f"magic-{head.hex()}": head for head in (b"\x1f\x8b", b"BZh", b"7z\xbc\xaf'\x1c", b"ID3", b"OggS", b"\x7fELF")},
     "zeros": bytes(10_000),
@@ -186,6 +191,13 @@ async def test_does_not_overwrite_what_the_agent_has_edited(tmp_path: Path) -> N
     (tmp_path / path).write_text("edited")
     assert await keep(tmp_path, "F1", "a.txt", b"x") == kept
     assert (tmp_path / path).read_text() == "edited"
+
+
+@pytest.mark.parametrize("name", ["zip-slip", "tar-gz", "tar-xz", "tar-symlink"])
+async def test_lists_an_archive(tmp_path: Path, name: str) -> None:
+    kept = await keep(tmp_path, "F1", "a.bin", _FILES[name])
+    assert "entries" in kept.note or "1 entry" in kept.note
+    assert kept.text.startswith("> ")
 
 
 async def test_refuses_a_login_page(tmp_path: Path) -> None:
