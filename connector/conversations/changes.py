@@ -103,8 +103,9 @@ async def apply_deletion(state: ConversationState, entry: InboxEntry, deletion: 
     if target is None:
         await _report_late(state, entry, taken_back)
     elif await _leaves(state, target):
+        closed = _withdrawn(state, entry, target)
         await _drop_files(state, target, target.message.files)
-        await state.lease.write(StateChanges(closed=_withdrawn(state, entry, target)))
+        await state.lease.write(StateChanges(closed=closed))
         if target.is_marked_accepted:
             state.workspace.background.unmark_accepted(target.message)
     elif run is not None and target.id == run.first.id and not run.is_over:
@@ -142,9 +143,10 @@ async def apply_stop(state: ConversationState, entry: InboxEntry, stop: StopRequ
         state.cleanup.answer(entry, ThreadNotice(stop.message, text))
         return
     if (target := _own_pending(state, stop)) is not None and await _leaves(state, target):
+        closed = _withdrawn(state, entry, target)
         await _drop_files(state, target, target.message.files)
         notice = Notice(target.message, f"{target.id}:withdrawn", texts.withdrawn(target.prompt))
-        await state.announce(notice, _withdrawn(state, entry, target))
+        await state.announce(notice, closed)
         state.workspace.background.unmark_accepted(target.message)
         return
     state.workspace.observer.stopped(stop.door, stop.user, state.id, run.record.id if run is not None else None)

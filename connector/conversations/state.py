@@ -26,6 +26,7 @@ from connector.runs.inbox import Inbox
 from connector.runs.outbox import service_post, stored_post
 from connector.runs.slack_run import Finished, New, Resumed, SlackRun, StartMode, Unrecoverable
 from connector.runs.worker_report import report
+from connector.slack_api.errors import error_boundary
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -85,6 +86,8 @@ class ConversationState:
         closed: dict[int, End] = {each.seq: "" for each in inbox.given.values() if each.id in read}
         if first.id not in read and not run.is_requeued:
             closed[first.seq] = "withdrawn" if run.record.stopped_by else "refused"
+            with error_boundary("file.not_dropped", conversation=self.id):
+                await run.files.drop(first.message.files)
         for aside in await self._asides():
             closed.setdefault(aside.seq, "done")
             if aside.id not in read:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Protocol
 import structlog
 
 from connector import texts
-from connector.protocols import MessageFile
+from connector.protocols import LeaseLost, MessageFile
 from connector.runs.outbox import service_post
 from connector.slack_api.downloads import FileRefused, download
 
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from connector.message_text import SlackFile
+    from connector.protocols import ConversationLease
     from connector.records import PendingMessage
     from connector.runs.outbox import Outbox
     from connector.runs.workspace import WorkspaceContext
@@ -45,8 +46,16 @@ class MessageFiles:
         show: shows the progress.
     """
 
-    def __init__(self, key: tuple[str, str], workspace: WorkspaceContext, outbox: Outbox, show: ShowEvent) -> None:
+    def __init__(
+        self,
+        key: tuple[str, str],
+        workspace: WorkspaceContext,
+        lease: ConversationLease,
+        outbox: Outbox,
+        show: ShowEvent,
+    ) -> None:
         self._key = key
+        self._lease = lease
         self._sessions, self._background = workspace.sessions, workspace.background
         self._outbox = outbox
         self._show = show
@@ -116,10 +125,13 @@ class MessageFiles:
             with tempfile.TemporaryDirectory(prefix="slack-file-") as folder:
                 content = Path(folder) / "content"
                 file = await download(self._background.client, file, content, limits.most_bytes, limits.within_s)
+                await self._lease.confirm()  # the next owner may have removed the file already
                 read = await self._sessions.keep_file(*self._key, file.id, file.name, file.mimetype, content)
                 return read if not file.is_quoted else MessageFile(read.name, read.note, problem=read.problem)
         except FileRefused as e:
             problem = str(e)
+        except LeaseLost:
+            log.info("file.not_kept", conversation=self._key[1], file=file.id)
         except Exception:
             log.exception("file.not_read", conversation=self._key[1], file=file.id)
         return MessageFile(file.name, problem=problem, note=texts.file_note(file.name, problem))

@@ -118,7 +118,7 @@ class SlackRun:
         self.slot: RunSlot | None = None
         self._key = (self.instance.name, self.place.conversation_id)
         self._reader = ThreadReader(self.instance, lease, inbox, workspace)
-        self.files = MessageFiles(self._key, workspace, self.outbox, self.status.on_event)
+        self.files = MessageFiles(self._key, workspace, lease, self.outbox, self.status.on_event)
         self.steering = Steering(
             self._key, inbox, workspace, self.outbox, self._reader, self.may_steer, self._ask_owner, self.files
         )
@@ -340,8 +340,6 @@ class SlackRun:
                     return await self._sessions.resume(*self._key, self._on_progress, people=people, fence=fence)
                 case _ if self._is_stopped:
                     self.summary = RunSummary("cancelled")
-                    if self.first.message.files and not self.is_requeued:
-                        await self.files.drop(self.first.message.files)
                     return ""
                 case _:
                     self._has_begun = True

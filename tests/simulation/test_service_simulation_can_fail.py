@@ -87,6 +87,14 @@ approves_itself = wrapping(ask=allow)
 stores_no_beginning = wrapping(start=begin_at_once)
 
 
+async def drop_nothing(*_):
+    pass
+
+
+def inject_without_files(self, *given, files=(), **more):
+    return Sessions.inject(self, *given, **more)
+
+
 class Every:
     def __contains__(self, _request_id):
         return True
@@ -505,7 +513,10 @@ DEFECTS = {
     ),
     "the store does not detect duplicates": defect("rows.", "doubled events", table=table(admit=forget_id)),
     "the loop gets the newer of two messages first": defect(
-        "which was written and accepted earlier", "urgent steers", sessions=sessions(inject=swap_steers), seeds=(32,)
+        "which was written and accepted earlier",
+        "urgent steers",
+        sessions=sessions(inject=swap_steers),
+        seeds=(112, 36),
     ),
     "a prompt is read before older messages that wait": defect(
         *("which is older and was waiting", "few slots", "late events"),
@@ -531,9 +542,13 @@ DEFECTS = {
         *("was read after its deletion", "deletions", "late events"),
         without=DELAYS,
         table=lose_overtaking("withdrawal"),
+        seeds=(189, 381),
     ),
     "an edit that overtakes its message has no effect": defect(
-        *("was read after version", "edits", "late events"), without=DELAYS, table=lose_overtaking("message")
+        *("was read after version", "edits", "late events"),
+        without=DELAYS,
+        table=lose_overtaking("message"),
+        seeds=(230, 191),
     ),
     "the store loses runs": defect("has not ended", "kills", table=change_claims(lose_run)),
     "the store marks pending posts as made": defect(
@@ -544,6 +559,7 @@ DEFECTS = {
     "the store loses what a stop holds back": defect(
         *("began without a cause", "stops"),
         table=change_claims(lambda _, claim: replace(claim, held_seq=0), due=waiting_anywhere),
+        seeds=(60,),
     ),
     "the store forgets the time of the last stop": defect(
         *("began without a cause", "stops", "late events", "kills"),
@@ -569,13 +585,15 @@ DEFECTS = {
     ),
     "pending cleanup is lost": defect("is left", "kills", table=change_writes(lose_cleanup), seeds=(12,)),
     "the end of a run is lost": defect(
-        *("no later notice counts it", "kills", "permanent model errors"), table=change_writes(lose_end), seeds=(1995,)
+        *("no later notice counts it", "kills", "permanent model errors"),
+        table=change_writes(lose_end),
+        seeds=(1138, 241),
     ),
     "a stop holds nothing back": defect(
         "began without a cause", "stops", "kills", table=change_writes(lose_held), seeds=(239,)
     ),
     "the end of a run does not store what its notice counts": defect(
-        "existed, and was posted again", "kills", table=change_writes(lose_held_at_the_end), seeds=(20,)
+        "existed, and was posted again", "kills", table=change_writes(lose_held_at_the_end), seeds=(91,)
     ),
     "a held message is lost": defect(
         *("was held back, and a later stop", "stops", "slow store", "impatient people"),
@@ -619,7 +637,7 @@ DEFECTS = {
     "a former owner posts": defect(
         *("s after a takeover", "pauses", "replicas", "failing Slack", "low rate limits"),
         client=client(post=post_without_confirmation),
-        seeds=(60,),
+        seeds=(695, 296),
     ),
     "an older edit replaces a newer one": defect(
         *("is the last accepted one", "edits", "late events", "kills"),
@@ -630,12 +648,12 @@ DEFECTS = {
     "calls of a dead process are not awaited": defect(
         *("is left", "kills", "orphaned calls", "slow Slack"),
         tasks=partial(BackgroundTasks, calls_late_s=0.0),
-        seeds=(262,),
+        seeds=(687, 696),
     ),
     "a second stop has no effect": defect(
         *("had to end at once", "stops"),
         sessions=sessions(stop=lambda self, instance, conversation, **_: Sessions.stop(self, instance, conversation)),
-        seeds=(251,),
+        seeds=(97,),
     ),
     "a stop applies to any run": defect(
         *("was stopped without a stop for it", "stops", "slow store"),
@@ -694,7 +712,7 @@ DEFECTS = {
     "everyone takes part": defect("its author does not take part", table=table(thread_of=everyone_takes_part)),
     "anyone steers": defect("steered a run of", "policies", ignores_policy=True),
     "bots talk without end": defect(
-        "answered without a person in between", "bots", table=table(thread_of=without_exchanges)
+        "answered without a person in between", "bots", table=table(thread_of=without_exchanges), seeds=(105, 114)
     ),
     "a call approves itself": defect(
         "ran without a valid approval", "approvals", sessions=sessions(_people=approves_itself)
@@ -710,14 +728,14 @@ DEFECTS = {
     "a worker reports twice": defect("was reported 2 times", "workers", table=table(admit=repeat_reports)),
     "a worker never begins": defect("is lost", "workers", workers=workers(_order=order_nothing)),
     "a repeated call dispatches another worker": defect(
-        "has 2 workers", "workers", "kills", workers=workers(_stored=store_another_worker)
+        "has 2 workers", "workers", "kills", workers=workers(_stored=store_another_worker), seeds=(285, 98)
     ),
     "the end of a worker is not kept": defect("has ended, and its", "workers", workers=workers(ended=nothing)),
     "a stop does not reach workers": defect(
-        "was stopped at", "workers", "stops", workers=workers(of_thread=no_workers)
+        "was stopped at", "workers", "stops", workers=workers(of_thread=no_workers), seeds=(349, 943)
     ),
     "a schedule is forgotten before it fires": defect(
-        *("is lost", "schedules", "kills"), schedules=schedules(replace=forget_before_it_fires)
+        *("is lost", "schedules", "kills"), schedules=schedules(replace=forget_before_it_fires), seeds=(575, 1099)
     ),
     "a call is not reserved": defect("The budget counts", "budgets", budgets=budgets(_reserve=reserve_nothing)),
     "a call is not settled": defect(
@@ -726,6 +744,12 @@ DEFECTS = {
     "a schedule fires too early": defect("too early", "schedules", schedules=schedules(stored=earlier)),
     "a repeated request makes another schedule": defect(
         *("is in the thread 2 times", "schedules", "kills"), schedules=schedules(add=add_another)
+    ),
+    "files of withdrawn messages stay": defect(
+        *("and its file", "files", "deletions"), without=("pauses",), sessions=sessions(drop_files=drop_nothing)
+    ),
+    "a message during a run loses its files": defect(
+        *("was read without its file", "files"), sessions=sessions(inject=inject_without_files)
     ),
     "talk is read twice": defect(" times.", "existing threads", sessions=sessions(execute=execute_with_talk_twice)),
     "a session hangs": defect("still has work", sessions=sessions(execute=never_answer)),

@@ -13,6 +13,7 @@ from connector.events import REASON_ACTION, REQUEST_FORM, REQUEST_TEXT
 from connector.inbound.intake import NotNow
 from simulated.simulation import Simulation
 
+from .files import Files
 from .replica import Replica
 from .slack import BOT, BOT_IDS, DIRECT, OTHER_BOT, TEAM, Slack, SlackMessage, tombstone_of
 
@@ -178,6 +179,8 @@ def _fields(message: SlackMessage) -> dict[str, Any]:
         fields["thread_ts"] = message.thread_ts
     if message.user in BOT_IDS:
         fields["bot_id"] = BOT_IDS[message.user]
+    if message.files:
+        fields |= {"files": list(message.files), "subtype": "file_share"}
     return fields
 
 
@@ -206,6 +209,11 @@ class WrittenMessage:
     @property
     def id(self) -> str:
         return f"{TEAM}:{self.message.channel}:{self.message.ts}"
+
+    @property
+    def sent(self) -> list[str]:
+        """The ids of its files."""
+        return [each["id"] for each in self.message.files]
 
     @property
     def is_of_bot(self) -> bool:
@@ -253,7 +261,8 @@ class StopReaction:
 class People:
     """The people of all conversations. `written` are their messages, in order; `muted` are threads with a `!mute`."""
 
-    def __init__(self, sim: Simulation, slack: Slack, events: Events):
+    def __init__(self, sim: Simulation, slack: Slack, events: Events, files: Files):
+        self._files = files
         self.written: list[WrittenMessage] = []
         self.reactions: list[StopReaction] = []
         self.clicks: list[Click] = []
@@ -340,9 +349,9 @@ class People:
             is_mention = thread_ts is None or sim.rng.random() < 0.2
         if self._slack.channel == DIRECT and thread_ts is None:
             sim.count("thread of direct messages")
-        message = self._slack.write(
-            author or self._author(thread_ts), f"<@{BOT}> {text}" if is_mention else text, thread_ts
-        )
+        who = author or self._author(thread_ts)
+        files = () if author else self._files.draw()
+        message = self._slack.write(who, f"<@{BOT}> {text}" if is_mention else text, thread_ts, files=files)
         written = WrittenMessage(message, word, is_mention=is_mention)
         self._post(written)
         sim.count("written")

@@ -6,7 +6,7 @@ import asyncio
 import contextvars
 import itertools
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
@@ -18,7 +18,7 @@ from connector.inbound.admission import Admitter
 from connector.inbound.dispatcher import dispatch
 from connector.inbound.intake import Intake
 from connector.inbound.unattended import Unattended
-from connector.protocols import BotRules, ChannelRules, Instance, Participation, Persona
+from connector.protocols import BotRules, ChannelRules, Instance, MessageFile, Participation, Persona
 from connector.routing import Router
 from connector.runs.run_slots import RunLimits, RunSlot, RunSlots
 from connector.runs.workspace import WorkspaceContext
@@ -141,13 +141,22 @@ class Slots(RunSlots):
 class Sessions(InProcessSessionManager):
     """Sessions in which each run must have a slot."""
 
-    def watch(self, sim: Simulation, slots: Slots) -> None:
-        self._sim, self._slots = sim, slots
+    def watch(self, sim: Simulation, slots: Slots, stored: set[tuple[str, str]]) -> None:
+        self._sim, self._slots, self._stored = sim, slots, stored
 
     async def execute(self, instance_name: str, conversation_id: str, *given: Any, **more: Any) -> str:
         if not self._slots.is_granted(conversation_id):
             self._sim.violation(f"A run began in {conversation_id} without a slot.")
         return await super().execute(instance_name, conversation_id, *given, **more)
+
+    async def keep_file(self, _instance: str, conversation_id: str, file_id: str, name: str, *_: Any) -> MessageFile:
+        await asyncio.sleep(self._sim.delay_s(0.01, 0.2))
+        self._stored.add((conversation_id, file_id))
+        return MessageFile(name, f"{name}: stored as {file_id}")
+
+    async def drop_files(self, _instance: str, conversation_id: str, file_ids: Collection[str]) -> None:
+        await asyncio.sleep(self._sim.delay_s(0.01))
+        self._stored.difference_update((conversation_id, each) for each in file_ids)
 
 
 class Replica:
@@ -198,7 +207,7 @@ class Replica:
         run_store, log_store = await environment.stores.connect(self.number)
         policy = StoreRetryPolicy()
         scale = _LOW_RATE_LIMITS if sim.occurs("low rate limits", 1) else 1.0
-        web: Any = WebClient(sim, environment.slack, self.number)
+        web: Any = WebClient(sim, environment.slack, self.number, environment.files)
         workspaces: Any = _Workspaces()
         options: dict[str, Any] = {"max_waiting": 1} if sim.occurs("short queue", 1) else {}
         options["delegates"] = "workers" in sim.features
@@ -243,7 +252,7 @@ class Replica:
                 environment.shutdown_grace_s,
             ) as workers,
         ):
-            sessions.watch(sim, self.slots)
+            sessions.watch(sim, self.slots, environment.files.stored)
             slack = Unattended(runs, router, admitter.policy, tasks)
             self.schedules = parts.schedules(run_store, policy, lambda: EPOCH_S + sim.now())
             firing: Any = nullcontext()

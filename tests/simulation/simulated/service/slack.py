@@ -51,6 +51,7 @@ class SlackMessage:
     metadata: dict[str, Any] = field(default_factory=dict)
     blocks: list[dict[str, Any]] = field(default_factory=list)
     reactions: dict[str, list[str]] = field(default_factory=dict)
+    files: tuple[dict[str, Any], ...] = ()
     deleted_s: float | None = None
 
     @property
@@ -87,6 +88,8 @@ class SlackMessage:
             ]
         if self.metadata:
             data["metadata"] = self.metadata
+        if self.files:
+            data["files"] = list(self.files)
         if self.user in BOT_IDS:
             data["bot_id"] = BOT_IDS[self.user]
         if self.username is not None:
@@ -278,9 +281,13 @@ class _Call:
 
 
 class WebClient:
-    """The Web API client of one process."""
+    """The Web API client of one process. `session` downloads files."""
 
-    def __init__(self, sim: Simulation, slack: Slack, process: int):
+    token = "xoxb"
+    base_url = "https://slack.com/api/"
+
+    def __init__(self, sim: Simulation, slack: Slack, process: int, session: Any = None):
+        self.session = session
         self._sim = sim
         self._slack = slack
         self._process = process

@@ -20,6 +20,7 @@ from simulated.simulation import Simulation, rng_for
 
 from .agent import AGENTS, AgentState, Tool
 from .faults import Faults, OtherWorkspace
+from .files import Files
 from .invariants import check_conversations
 from .network import NetworkStores
 from .notes import Reports
@@ -83,11 +84,13 @@ FEATURES = {
     "schedules": 0.25,
     # A budget that all agents share, with more room than they need.
     "budgets": 0.25,
+    # Messages with files, which the service downloads.
+    "files": 0.25,
 }
 # These have their own generator, so that the draws of the other features do not depend on them.
 _DRAWN_SEPARATELY = (
     *("few slots", "existing threads", "no look-ups", "notes", "reloads", "policies", "mutes"),
-    *("direct messages", "bots", "approvals", "workers", "schedules", "budgets"),
+    *("direct messages", "bots", "approvals", "workers", "schedules", "budgets", "files"),
 )
 # How long everything may take to finish, in virtual seconds.
 _REST_WITHIN_S = 900.0
@@ -155,6 +158,7 @@ class Environment:
         # In some seeds a schedule that is fired late was missed.
         self.schedule_grace_s = rng_for(sim.seed, "schedules").choice([2.0, 300.0])
         self.slack = Slack(sim, sim.rng.choice([2, 200]))
+        self.files = Files(sim)
         self.observer = StoreObserver(sim)
         self.agents = AgentState(sim, self.observer, parts.tool)
         self.lease_s = sim.rng.choice([3.0, 6.0, 12.0])
@@ -174,7 +178,7 @@ class World:
         self._environment = Environment(sim, parts)
         self._faults = Faults(self._environment)
         self._events = Events(sim, self._faults.connected)
-        self._people = People(sim, self._environment.slack, self._events)
+        self._people = People(sim, self._environment.slack, self._events, self._environment.files)
         self._reports = Reports(sim, self._people, self._faults.connected)
         self._scheduling = Scheduling(sim, self._people, self._faults.connected)
 

@@ -11,7 +11,7 @@ from simulated.service.notes import ReportedNote
 from simulated.service.people import People
 from simulated.service.schedules import MadeSchedule
 
-from . import approvals, budgets, deliveries, notes, runs, schedules, thread, workers
+from . import approvals, budgets, deliveries, files, notes, runs, schedules, thread, workers
 from .evidence import Evidence, rows_of, run_ends_of, states_of
 
 # Faults that delay a process or its reactions: a reaction may be missing, and a stop takes longer.
@@ -105,6 +105,9 @@ def _check_conversation(case: Evidence, environment: Any, people: People) -> Ite
     yield from deliveries.overtaken(case, within_s=60.0 if is_delayed else _HANDED_ON_S)
     yield from deliveries.crossed_out(case, within_s=60.0 if is_delayed else _HANDED_ON_S)
     yield from deliveries.latest(case)
+    yield from files.read_with_message(case, may_be_late="urgent steers" in features)
+    if "pauses" not in features:  # a paused process may store a file after the next owner has removed it
+        yield from files.gone(case, environment.files.stored)
     yield from runs.recorded_ends(case, may_lack_last=not _LATE_ENDS.isdisjoint(features))
     yield from thread.remains(case)
     if case.has_thread:

@@ -1,0 +1,34 @@
+"""Invariants of files: they are stored before their message is read, and go with a message that is taken back."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+
+from orchestrator_interactive.transcript.rows import delivered_ids_in, text_of
+
+from .evidence import Evidence
+
+
+def read_with_message(case: Evidence, *, may_be_late: bool) -> Iterator[str]:
+    """The row of a message says where each of its files is, or why it is not there.
+
+    `may_be_late`: an urgent message does not wait for the files of an earlier one.
+    """
+    for row in case.all_rows:
+        if row.get("metadata", {}).get("talk"):
+            continue
+        text = text_of(row)
+        for written in case.written:
+            for file in written.sent if written.id in delivered_ids_in(row) else ():
+                outcomes = (f"stored as {file}", f"{file}.txt cannot be read", *((file,) if may_be_late else ()))
+                if not any(each in text for each in outcomes):
+                    yield f"{written.word} was read without its file {file}."
+
+
+def gone(case: Evidence, stored: Collection[tuple[str, str]]) -> Iterator[str]:
+    """No file of a message that was withdrawn before the model read it remains."""
+    for written in case.written:
+        if case.end_of(written.id) == "withdrawn" and not case.times_delivered(written.id):
+            for file in written.sent:
+                if (case.id, file) in stored:
+                    yield f"{written.word} was withdrawn, and its file {file} remains."
