@@ -107,8 +107,8 @@ class Requests:
     async def _begin(self, key: str, request: PersonRequest) -> None:
         """Store a request in one step with its message. It voids an earlier one about something else."""
         voided = [each for each in self._record().requests.values() if each.request.id == request.id]
-        for each in voided:
-            if each.answer is None:
+        for each in voided:  # also one that was allowed: the arguments may change back
+            if each.answer is None or (each.answer.allows and not each.has_begun):
                 self._void(each, texts.CHANGED_REQUEST)
         if self._record().first.message.bot and request.approvers == ("owner",):  # a bot answers nothing
             request = replace(request, approvers=("participants",))
@@ -145,13 +145,15 @@ class Requests:
     async def _store(self, key: str, answer: PersonAnswer, closed: Mapping[int, End] | None = None) -> None:
         """Store the answer, unless there is one, in one step with `closed`; then the run gets it and people see it."""
         record = self._record().requests[key]
-        if record.answer is None:
-            self._set(replace(record, answer=replace(answer, at_s=self._background.now_s())))
+        if is_first := record.answer is None:
+            answer = replace(answer, at_s=self._background.now_s())
+            self._set(replace(record, answer=answer))
         await self._lease.write(StateChanges(run=asdict(self._record()), closed=closed or {}))
         record = self._record().requests[key]
-        log.info("request.answered", **self._log_fields(record), kind=answer.kind, by=answer.by, chosen=answer.chosen)
-        if record.answer is not None:
-            self._observer.answered(record.request, record.answer, self._lease.conversation_id, self._record().id)
+        if is_first:
+            given = {"kind": answer.kind, "by": answer.by, "chosen": answer.chosen}
+            log.info("request.answered", **self._log_fields(record), **given)
+            self._observer.answered(record.request, answer, self._lease.conversation_id, self._record().id)
         self._resolve(record)
         self._show_at_home()
 
@@ -175,6 +177,7 @@ class Requests:
         if record is None:
             return texts.NO_REQUEST
         if objection := await self._objection(record, click):
+            self._show_in_reply(click)
             return objection
         allows = click.chosen == (ALLOW,)
         by = (*record.votes, click.by) if allows else (click.by,)
@@ -190,10 +193,14 @@ class Requests:
             self._set(replace(self._record().requests[click.key], ts=click.ts))
         answer = PersonAnswer("click", click.chosen, by, names, click.text.strip(), click.always)
         await self._store(click.key, answer, closed)
-        if click.response_url:
-            content = answered_content(self._record().requests[click.key])
-            self._background.spawn(self._background.client.respond(click.response_url, content))
+        self._show_in_reply(click)
         return ""
+
+    def _show_in_reply(self, click: RequestClick) -> None:
+        """Replace the buttons of a private question, which Slack lets one do only in reply to a click."""
+        record = self._record().requests[click.key]
+        if click.response_url and record.answer is not None:
+            self._background.spawn(self._background.client.respond(click.response_url, answered_content(record)))
 
     async def _objection(self, record: RequestRecord, click: RequestClick) -> str:
         """Return why a click does not count; blank: it does."""

@@ -12,10 +12,11 @@ import click
 import yaml
 
 from connector.records import RunRecord, UnreadableEntry, parse_run_record
+from orchestrator_interactive.interactions.records import Key
 from service.administration.audit import audit_log
 from service.cli.setup import NotUsable, Setup, config_option
 from service.cli.store_access import StoreAccess, with_store
-from service.config.config import Environment
+from service.config.config import Environment, file_of, store_of
 from service.config.config_errors import ConfigError
 from service.store import inspect_run_store
 from service.tables import moment, table
@@ -23,11 +24,13 @@ from service.tables import moment, table
 if TYPE_CHECKING:
     from orchestrator_interactive.kernel.contracts.protocols import Tool
     from orchestrator_interactive.modules.hooks_approval.policy import CallFacts, Decision
-    from service.config.config import InstanceConfig
+    from service.config.config import ServiceConfig
     from service.sessions.people import AlwaysRules
     from service.store.base import RunStore
 
 _MODULE = "hooks-approval"
+# A conversation is a team, a channel and a thread.
+_PARTS = 3
 _WHO = {
     "owner": "the person who began the run",
     "participants": "people who take part in the thread",
@@ -47,10 +50,19 @@ def approvals() -> None:
 @click.option("--instance", metavar="NAME", help="The agent. Default: the first one.")
 @click.option("--channel", metavar="ID", default="", help="The channel, such as C123.")
 @click.option("--person", metavar="ID", default="", help="The user for whom the agent works, such as U123.")
+@click.option("--conversation", metavar="ID", default="", help="The conversation, such as T123:C123:1795527356.212785.")
 def check(  # noqa: PLR0913, PLR0917 - the parts of a call
-    config_path: Path | None, name: str, given: str, instance: str | None, channel: str, person: str
+    config_path: Path | None,
+    name: str,
+    given: str,
+    instance: str | None,
+    channel: str,
+    person: str,
+    conversation: str,
 ) -> None:
     """Say what would be asked about a call, whom, and by which rule. Nothing is called.
+
+    Rules of “Always allow” apply as in the store: those of an agent everywhere, others with --conversation.
 
     Exit code 0: the call is allowed; 1: people are asked, or it is denied.
     """
@@ -63,8 +75,10 @@ def check(  # noqa: PLR0913, PLR0917 - the parts of a call
         chosen = instance or next(iter(config.instances))
         if chosen not in config.instances:
             raise ConfigError(f"There is no instance {chosen!r}; there are: {', '.join(config.instances)}.")
-        facts = CallFacts(chosen, channel, person)
-        level = asyncio.run(_checked(config.instances[chosen], setup.environment, name, arguments, facts))
+        if conversation and conversation.count(":") < _PARTS - 1:
+            raise NotUsable("--conversation is TEAM:CHANNEL:TS, as `amplifier-slack conversations list` prints it.")
+        facts = CallFacts(chosen, channel or "".join(conversation.split(":")[1:2]), person)
+        level = asyncio.run(_checked(config, setup.environment, name, arguments, facts, conversation))
     raise SystemExit(0 if level == "allow" else 1)
 
 
@@ -78,8 +92,13 @@ def _arguments(given: str) -> dict[str, Any]:
     return arguments
 
 
-async def _checked(
-    instance: InstanceConfig, environment: Environment, name: str, arguments: dict[str, Any], facts: CallFacts
+async def _checked(  # noqa: PLR0913, PLR0917 - the parts of a call
+    config: ServiceConfig,
+    environment: Environment,
+    name: str,
+    arguments: dict[str, Any],
+    facts: CallFacts,
+    conversation: str,
 ) -> str:
     """Print the decision about a call, and the text for people; return its level."""
     from orchestrator_interactive.interactions.stores import MemoryStore  # noqa: PLC0415 - they take long
@@ -87,6 +106,7 @@ async def _checked(
     from orchestrator_interactive.modules.hooks_approval.policy import ApprovalOptions  # noqa: PLC0415
     from service.sessions.mount_plan import mount_plan, new_session  # noqa: PLC0415
 
+    instance = config.instances[facts.instance]
     hook = next((each for each in instance.hooks if each.module == _MODULE), None)
     if hook is None:
         click.echo(f"allow: {facts.instance} has no {_MODULE}, so no one is asked. Add it to `hooks`.")
@@ -100,10 +120,26 @@ async def _checked(
                 raise ConfigError(f"{facts.instance} has no tool {name!r}; it has: {known}.")
             options = ApprovalOptions(**hook.config)
             decision = hooks_approval.decide(options, name, arguments, tool, facts)
+            rules = await _always(store_of(config, environment), conversation, facts.instance)
+            decision = decision.unless_allowed(rules, name, arguments)
             click.echo(f"{decision.level}: by {decision.rule}.{_whom(decision, options.deadline_s)}")
             if decision.level in {"ask", "ask-two"}:
                 click.echo(await hooks_approval.preview(tool, arguments))
     return decision.level
+
+
+async def _always(url: str, conversation: str, instance: str) -> list[dict[str, Any]]:
+    """Return the rules of “Always allow” that apply; without a conversation, those that apply everywhere."""
+    from service.sessions.people import AlwaysRules  # noqa: PLC0415 - it takes long
+
+    if (path := file_of(url)) is not None and not path.exists():
+        return []
+    async with aclosing(await inspect_run_store(url)) as store:
+        rules = _rules(store, AlwaysRules)
+        if conversation:
+            return await rules.applicable(Key(conversation, instance))
+        found = [rule for team in await _teams(store) for rule in await rules.all(team)]
+    return [each for each in found if each.get("instance") == instance and each.get("conversation") is None]
 
 
 def _whom(decision: Decision, deadline_s: float) -> str:

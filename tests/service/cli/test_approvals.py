@@ -51,6 +51,7 @@ def config(tmp_path):
         (("--tool", "rm"), 2, "alpha has no tool 'rm'; it has: delete_file, edit_file"),
         (("--tool", "todo", "--instance", "owl"), 2, "There is no instance 'owl'; there are: alpha, beta."),
         (("--tool", "todo", "--input", "[1"), 2, "--input is neither YAML nor JSON"),
+        (("--tool", "todo", "--conversation", "general"), 2, "--conversation is TEAM:CHANNEL:TS"),
         (("--tool", "todo", "--input", "[1]"), 2, "--input must be a mapping of arguments"),
     ],
 )
@@ -71,6 +72,12 @@ async def test_rules_that_people_made_are_listed_and_revoked(config, tmp_path):
     listed = await run_command("approvals", "list", "--config", config, "--store", url)
     assert "Nothing waits for an answer." in listed.output
     assert all(part in listed.output for part in ("abc123", "write_file", key.conversation_id, "U1"))
+    checked = ("approvals", "check", "--config", config, "--tool", "write_file", "--input", "{path: plan.md}")
+    here = await run_command(*checked, "--conversation", key.conversation_id, env={"AMPLIFIER_SLACK_STORE": url})
+    assert (here.code, here.output.strip()) == (0, "allow: by always: abc123.")
+    for elsewhere in ((), ("--conversation", "T1:C1:1700000009.000100")):
+        asked = await run_command(*checked, *elsewhere, env={"AMPLIFIER_SLACK_STORE": url})
+        assert (asked.code, asked.output.startswith("ask: by default")) == (1, True)
     revoked = await run_command("approvals", "revoke", "abc123", "--config", config, "--store", url)
     assert revoked.output.startswith("Revoked abc123.")
     assert '"rule.revoked"' in (tmp_path / "audit.jsonl").read_text()
