@@ -150,6 +150,20 @@ async def test_a_request_with_other_arguments_voids_the_first_one(chat):
     assert await people.start(REQUEST.id, "digest-2") is not None, "an approval is for one call"
 
 
+async def test_arguments_that_change_and_change_back_are_not_approved_any_more(chat):
+    asked = await ask(chat)
+    people = asked.thread.run.people
+    await asked.click()
+    assert (await asked.answer).allows
+    other = asyncio.ensure_future(people.ask(replace(REQUEST, digest="digest-2")))
+    await asked.until_shown("It was changed after this question.")
+    assert not (await people.ask(REQUEST)).allows
+    assert await people.start(REQUEST.id, REQUEST.digest) is not None
+    latest = await chat.slack.until(lambda _: (p := asked.thread.posts[-1]).ts != asked.message.ts and p)
+    await chat.ana.click(asked.thread.channel, latest.ts, CHOOSE[DENY])
+    assert not (await other).allows
+
+
 async def test_nothing_begins_that_was_denied_or_has_other_arguments(chat):
     asked = await ask(chat)
     people = asked.thread.run.people
@@ -247,6 +261,20 @@ async def test_a_private_question_is_seen_and_answered_by_one_person(chat):
     assert (await asked.answer).names == ("Ben",)
     await chat.slack.until(
         lambda ws: any("☑️ Ben: this" in json.dumps(w.blocks, ensure_ascii=False) for w in ws.whispers(chat.general))
+    )
+
+
+async def test_the_first_late_click_replaces_the_buttons_of_a_private_question(chat):
+    thread = await chat.start()
+    ben = chat.ben.person.id
+    asked = Asked(thread, replace(QUESTION, person=ben, timeout_s=0.3))
+    whisper = await chat.slack.until(
+        lambda ws: next((w for w in ws.whispers(chat.general) if w.only_for == ben and w.blocks), None)
+    )
+    assert (await asked.answer).kind == "deadline"
+    await chat.ben.click("general", whisper.ts, CHOOSE[0])
+    await chat.slack.until(
+        lambda ws: any("No one answered in time" in json.dumps(w.blocks) for w in ws.whispers(chat.general))
     )
 
 
