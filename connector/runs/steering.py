@@ -90,7 +90,10 @@ class Steering:
             and not self._is_closed
             and (inbound := self._inbox.next_for(instance, self._may_steer)) is not None
         ):
-            if not self._offer(inbound):
+            if self._reader.has_given(inbound.id):  # an urgent message takes it along before it was looked up
+                self._inbox.remove((inbound,))
+                self._background.spawn(self._close_as_talk(inbound))
+            elif not self._offer(inbound):
                 return
 
     async def _process_added(self) -> None:
@@ -122,13 +125,16 @@ class Steering:
             self._prepared.add(each.id)
             if await self._reader.has_read(each):
                 self._inbox.remove((each,))
-                self._background.unmark_accepted(each.message)
-                await self._outbox.add(closed={each.seq: "done"})
+                await self._close_as_talk(each)
                 continue
             if not is_urgent and self._may_steer(each):
                 self._talk[each.id] = await self._reader.before(each, _READ_WITHIN_S)
             if each.id not in self._inbox.waiting:  # an urgent message took it along
                 self._reader.give_up(each.id)
+
+    async def _close_as_talk(self, inbound: PendingMessage) -> None:
+        self._background.unmark_accepted(inbound.message)
+        await self._outbox.add(closed={inbound.seq: "done"})
 
     def _offer(self, inbound: PendingMessage) -> bool:
         """Inject one message. Returns whether the loop accepts more."""

@@ -83,6 +83,9 @@ class ThreadReader:
                 background.impatient_until_s = now_s + _IMPATIENT_FOR_S
                 log.warning("thread.not_read", error=str(e) or "no answer in time")
                 return NO_TALK
+        # Some may have arrived by their own events while names were looked up.
+        messages = tuple(each for each in talk.messages if self._inbox.find(each.id) is None)
+        talk = replace(talk, messages=messages)
         self._given[inbound.id] = until, talk
         return talk
 
@@ -132,8 +135,11 @@ class ThreadReader:
         if not may_be_talk or inbound.is_late_change:
             return False
         async with self._reading:
-            is_given = any(each.id == inbound.id for _, talk in self._given.values() for each in talk.messages)
-            return is_given or inbound.id in await self._delivered(self._instance.name, {inbound.id})
+            return self.has_given(inbound.id) or inbound.id in await self._delivered(self._instance.name, {inbound.id})
+
+    def has_given(self, message_id: str) -> bool:
+        """Return whether a message was returned as talk before another one that is not delivered yet."""
+        return any(each.id == message_id for _, talk in self._given.values() for each in talk.messages)
 
     async def _delivered(self, instance: str, ids: set[str]) -> frozenset[str]:
         try:

@@ -246,10 +246,10 @@ class StackContext:
         self._is_new_run = False
 
     def _note_rows(self, rows: Iterable[Row]) -> None:
-        """Note the rows that begin a run or continue one."""
+        """Note the rows that begin a run or continue one; a late result after the end only settles its call."""
         for row in rows:
-            is_of_model = row.get("role") in ("assistant", "tool") and not is_of_hook(row)
-            if is_prompt(row) or (is_of_model and self._run_end):
+            continues = row.get("role") == "assistant" and not is_of_hook(row)
+            if is_prompt(row) or (continues and self._run_end):
                 self._run_end = None
 
     async def _keep_view(self) -> None:

@@ -41,6 +41,9 @@ def _outcome(case: Evidence, written: WrittenMessage) -> Iterator[str]:
         return
     if end == "done" and (case.is_muted or not case.took_part(written)):
         return  # an aside that no run has read: it may be read as talk, unless its author's mention arrives later
+    as_talk = any(written.id in row.get("metadata", {}).get("talk", ()) for row in case.all_rows)
+    if written.is_of_bot and end == "withdrawn" and as_talk:
+        return  # its run was stopped before it began; all that bots write is talk to later ones
     outcomes = {
         "delivered": bool(times),
         "withdrawn": end == "withdrawn",
@@ -89,8 +92,10 @@ def steering(case: Evidence, participation: Participation, clicks: Collection[Cl
             first = by_id.get(metadata.get("message", "").partition(":edit:")[0].removesuffix(":deleted"), first)
             ids = (each.partition(":edit:")[0].removesuffix(":deleted") for each in metadata.get("injections", ()))
             read += [(by_id[each], first) for each in ids if each in by_id]
-            if first is None or row["role"] == "user":
+            if row["role"] == "user":
                 continue
+            if first is None:  # what was read belongs to a schedule's run
+                read = []
             for written, before in read:
                 if not any(_may_steer(case, participation, clicks, each or first, written) for each in (before, first)):
                     yield f"{written.word} steered a run of {agent} that began with {first.word}."
@@ -179,14 +184,15 @@ def order(case: Evidence, within_s: float) -> Iterator[str]:
                 yield f"{agent} read {one} before {other}, which was written and accepted earlier."
             elif case.accepted_s[other] + within_s < case.read_s[one]:
                 yield f"{agent} read {one} before {other}, which is older and was waiting."
-            elif acked_s.get(other, inf) < written_s[one] and _must_be_first(case, other, one, written_s[other]):
+            elif acked_s.get(other, inf) < written_s[one] and _must_be_first(
+                case, other, one, authors[other], written_s[other]
+            ):
                 yield f"{agent} read {one} before {other}, which was acknowledged when it was written."
 
 
-def _must_be_first(case: Evidence, older: str, newer: str, older_s: float) -> bool:
+def _must_be_first(case: Evidence, older: str, newer: str, author: str, older_s: float) -> bool:
     """Return whether the older message was known to be for an agent, and its thread could be read in time."""
-    mentions = [each.id for each in _accepted_mentions(case) if each.message.posted_s <= older_s]
-    mention = min(mentions, key=case.seqs.__getitem__, default=newer)
+    mention = _mention_before(case, author, older_s) or newer
     is_in_time = case.accepted_s[older] - case.accepted_s[mention] < _OLDER_FIRST_S
     urgent = (each.id for each in case.written if "! " in each.message.text)
     after_urgent = any(case.seqs[mention] <= case.seqs.get(each, inf) < case.seqs[older] for each in urgent)
@@ -256,10 +262,16 @@ def _was_deleted_first(case: Evidence, written: WrittenMessage) -> bool:
 
 def _was_deleted_before_mention(case: Evidence, written: WrittenMessage) -> bool:
     """Return whether a message was deleted before it was known to be for an agent."""
-    mentions = [each.id for each in _accepted_mentions(case) if each.message.posted_s <= written.message.posted_s]
-    mention = min(mentions, key=case.seqs.__getitem__, default="")
+    mention = _mention_before(case, written.message.user, written.message.posted_s)
     deletion = written.deletion
     return deletion is not None and _is_acked_before(deletion, case, mention)
+
+
+def _mention_before(case: Evidence, author: str, at_s: float) -> str:
+    """Return the id of the first accepted mention until then: one of the author, else of anyone; blank: none."""
+    found = [each for each in _accepted_mentions(case) if each.message.posted_s <= at_s]
+    own = [each.id for each in found if each.message.user == author]
+    return min(own or [each.id for each in found], key=case.seqs.__getitem__, default="")
 
 
 def _accepted_mentions(case: Evidence) -> list[WrittenMessage]:
