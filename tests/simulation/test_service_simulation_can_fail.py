@@ -535,7 +535,7 @@ DEFECTS = {
         *("which was acknowledged when", "existing threads", "late events", "slow Slack", "failing Slack"),
         without=("kills", "pauses", "two conversations"),
         tasks=partial(BackgroundTasks, older_first_s=0.0),
-        seeds=(1517,),
+        seeds=(6535, 6889),
     ),
     "the store loses edits": defect("is the last accepted one", "edits", table=table(fetch=lose_edits)),
     "a deletion that overtakes its message has no effect": defect(
@@ -559,7 +559,7 @@ DEFECTS = {
     "the store loses what a stop holds back": defect(
         *("began without a cause", "stops"),
         table=change_claims(lambda _, claim: replace(claim, held_seq=0), due=waiting_anywhere),
-        seeds=(60,),
+        seeds=(995, 996),
     ),
     "the store forgets the time of the last stop": defect(
         *("began without a cause", "stops", "late events", "kills"),
@@ -590,7 +590,7 @@ DEFECTS = {
         seeds=(1138, 241),
     ),
     "a stop holds nothing back": defect(
-        "began without a cause", "stops", "kills", table=change_writes(lose_held), seeds=(239,)
+        "began without a cause", "stops", "kills", table=change_writes(lose_held), seeds=(82, 79)
     ),
     "the end of a run does not store what its notice counts": defect(
         "existed, and was posted again", "kills", table=change_writes(lose_held_at_the_end), seeds=(91,)
@@ -604,7 +604,7 @@ DEFECTS = {
     "a stop is older than the run": defect(
         *("was stopped without a stop for it", "stops", "flaky store", "slow store", "late events"),
         table=change_stops(lambda data: {**data, "at": "9999999999.000000"}),
-        seeds=(1919, 1923),
+        seeds=(115, 1190),
     ),
     "an unknown outcome is not posted": defect(
         "and no notice names it", "kills", client=notices_without("Outcome unknown: [^.]*[.]"), seeds=(20,)
@@ -643,7 +643,7 @@ DEFECTS = {
         *("is the last accepted one", "edits", "late events", "kills"),
         without=("existing threads", "no look-ups", "few slots", "other workspace", "low rate limits", "stops"),
         client=history(message=nothing),
-        seeds=(5314,),
+        seeds=(817, 243),
     ),
     "calls of a dead process are not awaited": defect(
         *("is left", "kills", "orphaned calls", "slow Slack"),
@@ -653,7 +653,7 @@ DEFECTS = {
     "a second stop has no effect": defect(
         *("had to end at once", "stops"),
         sessions=sessions(stop=lambda self, instance, conversation, **_: Sessions.stop(self, instance, conversation)),
-        seeds=(97,),
+        seeds=(410,),
     ),
     "a stop applies to any run": defect(
         *("was stopped without a stop for it", "stops", "slow store"),
@@ -746,7 +746,10 @@ DEFECTS = {
         *("is in the thread 2 times", "schedules", "kills"), schedules=schedules(add=add_another)
     ),
     "files of withdrawn messages stay": defect(
-        *("and its file", "files", "deletions"), without=("pauses",), sessions=sessions(drop_files=drop_nothing)
+        *("and its file", "files", "deletions"),
+        without=("pauses",),
+        sessions=sessions(drop_files=drop_nothing),
+        seeds=(74, 44),
     ),
     "a message during a run loses its files": defect(
         *("was read without its file", "files"), sessions=sessions(inject=inject_without_files)
