@@ -36,7 +36,7 @@ def test_the_invariants_of_the_agent_hold_at_every_stage_of_a_run() -> None:
 
 @pytest.mark.timeout(300)  # 10 s of an idle processor
 def test_the_invariants_of_the_service_hold_at_every_stage_of_a_run() -> None:
-    figures = passing_campaign("service", 120, frozenset({"kills"}))
+    figures = passing_campaign("service", 200, frozenset({"kills"}))
     figures.add(passing_campaign("service", 60))
     assert figures.unreached(RELIABLE) == []
 
