@@ -79,6 +79,15 @@ system)
     command -v bwrap >/dev/null || (apt bubblewrap) || true
     # Only the look of the page needs it: without it emoji are empty boxes.
     fc-list 2>/dev/null | grep -qi emoji || (apt fonts-noto-color-emoji) || true
+    # The first start reads it from disk and lists the fonts, which takes a minute while tests run.
+    case "$missing" in *chromium*)
+        profile=$(mktemp -d)
+        timeout 120 chromium --headless --no-sandbox --disable-gpu --no-first-run --disable-background-networking \
+            --disable-component-update --disable-sync --user-data-dir="$profile" --dump-dom about:blank \
+            >/dev/null 2>&1 || true
+        rm -rf "$profile"
+        ;;
+    esac
     ;;
 sbom)
     # What an installed wheel has, at the locked versions; the tool that lists it has an environment of its own.
