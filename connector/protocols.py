@@ -144,7 +144,7 @@ class MessageFile:
 
     Args:
         name: as in Slack.
-        note: what it is, how large, and where it is stored, in a line for the model.
+        note: name, type, size and path, in a line for the model.
         text: its content for the model, marked as a quote; blank: the model reads the stored file.
         image: media type of an image that the model may see; blank: none. `image_path`: where it is stored.
         problem: why it is not stored or cannot be read, a sentence for its author; blank: it can.

@@ -83,9 +83,9 @@ def _files_without(message: SlackMessage, other: SlackMessage) -> tuple[SlackFil
 
 
 async def _drop_files(state: ConversationState, inbound: PendingMessage, files: Sequence[SlackFile]) -> None:
-    """Remove files that were taken back before the model read of them.
+    """Remove the files of a message that its author withdraws or edits before the model reads it.
 
-    That comes before the change is stored: a process that is killed in between leaves both to the next one.
+    Call it before the change is stored: if the process is killed in between, the next one repeats both.
     """
     ids = [each.id for each in files if each.id]
     if not ids:

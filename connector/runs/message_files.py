@@ -39,7 +39,7 @@ _MOST_FILES = 10
 class MessageFiles:
     """Fetches the files of messages, each once, and tells their authors which ones cannot be read.
 
-    After a crash they are fetched again: what was stored under the id of a file stays.
+    After a crash they are fetched again; a stored file stays as it is.
 
     Args:
         key: instance name and conversation id.
@@ -64,7 +64,7 @@ class MessageFiles:
         self._fetching: dict[str, asyncio.Task[MessageFile]] = {}
 
     async def fetch(self, messages: Iterable[PendingMessage]) -> None:
-        """Wait until the files of these messages are stored, or refused; of urgent ones only, if there are any."""
+        """Wait until the files of messages are stored or refused. If some are urgent, wait for their files only."""
         waiting = list(messages)
         urgent = [each for each in waiting if each.is_urgent]
         for each in waiting:
@@ -76,7 +76,7 @@ class MessageFiles:
             await asyncio.wait(tasks)
 
     def of(self, inbound: PendingMessage) -> tuple[MessageFile, ...]:
-        """Return the files of a message, as far as they are known now."""
+        """Return the files of a message in their current state."""
         return tuple(self._now(file) for file in inbound.message.files)
 
     async def tell(self, inbound: PendingMessage) -> None:
@@ -87,7 +87,7 @@ class MessageFiles:
                 await self._outbox.add(*service_post(f"file:{file.id or file.name}", notice))
 
     async def drop(self, files: Iterable[SlackFile]) -> None:
-        """Remove files that their author took back before the model read of them."""
+        """Remove the files of a message that its author withdraws or edits before the model reads it."""
         ids = [each.id for each in files if each.id]
         given_up = [task for each in ids if (task := self._fetching.pop(each, None)) is not None]
         for task in given_up:
@@ -98,7 +98,7 @@ class MessageFiles:
             await self._sessions.drop_files(*self._key, ids)
 
     def close(self) -> None:
-        """Give up what is still being fetched."""
+        """Cancel all downloads."""
         for each in self._fetching.values():
             each.cancel()
 

@@ -364,7 +364,7 @@ class SlackRun:
             self.files.close()
 
     async def _fetch_files(self) -> None:
-        """Fetch the files of the first message, also those that an edit adds meanwhile, unless the run is to end."""
+        """Fetch the files of the first message, and those that an edit adds, until the run is stopped or suspended."""
         interrupted = asyncio.create_task(self._interrupted.wait())
         try:
             fetched = None

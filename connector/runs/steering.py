@@ -112,7 +112,7 @@ class Steering:
         """Read the talk before these messages, fetch their files, and wait until they are ready."""
         if with_talk:
             await self._read_talk(messages)
-        # Some may have been edited or withdrawn meanwhile.
+        # Some may be edited or withdrawn by now.
         present = [now for each in messages if (now := self._inbox.waiting.get(each.id)) is not None]
         if with_files := [each for each in present if each.message.files and self._may_steer(each)]:
             await self._files.fetch(with_files)

@@ -1,4 +1,4 @@
-"""Read one hostile file in a process with limits, and print what was found as JSON.
+"""Read one hostile file in a process with limits, and print its content as JSON.
 
 `argv[1]` is the descriptor of the file, `argv[2]` its kind.
 """

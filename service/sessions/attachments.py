@@ -114,7 +114,7 @@ def image_block(folder: Path, file: MessageFile) -> dict[str, Any] | None:
 
 
 async def drop(folder: Path, file_id: str) -> None:
-    """Remove a stored file and what was made of it, unless the agent has put something else there."""
+    """Remove a stored file and its copies, unless the agent has put something else there."""
     await asyncio.to_thread(_drop, folder, file_id)
 
 
@@ -220,7 +220,7 @@ class _Store:
                     return "/".join(parts)
                 with _MOVING:
                     if self._cancelled.is_set():
-                        raise OSError(errno.ECANCELED, "it was taken back")
+                        raise OSError(errno.ECANCELED, "its author has removed it")
                     os.rename(draft, name, src_dir_fd=place, dst_dir_fd=place)
                 os.fsync(place)
             finally:

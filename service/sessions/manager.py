@@ -441,7 +441,7 @@ class InProcessSessionManager:
 
 
 def with_files(prompt: str, files: Sequence[MessageFile]) -> str:
-    """Return a prompt with what the model reads of its files."""
+    """Return a prompt with the notes and texts of its files."""
     notes = (f"({each.note})\n{each.text}".rstrip() for each in files if each.note or each.text)
     return "\n\n".join(filter(None, (prompt, *notes)))
 

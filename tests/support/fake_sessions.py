@@ -123,7 +123,7 @@ class FakeSessionManager:
         prompts: prompts of all runs.
         overlapped: prompts of runs that began during another run of their conversation.
         injected: texts of the injections of all runs.
-        kept: the stored files, by id; `dropped`: the ids of those that were removed.
+        kept: the stored files, by id; `dropped`: ids of removed files.
     """
 
     def __init__(self) -> None:

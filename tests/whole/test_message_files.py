@@ -1,4 +1,4 @@
-"""Files that people send are read with their message, whatever is killed meanwhile."""
+"""Files that people send are read with their message, also if a process is killed."""
 
 from __future__ import annotations
 

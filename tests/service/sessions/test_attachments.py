@@ -1,4 +1,4 @@
-"""Files that people attach are stored and read, and none of them escapes."""
+"""Files that people attach are stored and read, and none escapes."""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ class Files:
         self._numbers = itertools.count(1)
 
     def draw(self) -> tuple[dict[str, Any], ...]:
-        """Return the files of a new message, as Slack tells of them."""
+        """Return the files of a new message, in Slack's form."""
         if "files" not in self._sim.features or self._rng.random() < 0.5:
             return ()
         return tuple(self._new() for _ in range(self._rng.choice([1, 1, 2])))

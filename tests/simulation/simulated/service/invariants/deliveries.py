@@ -94,7 +94,7 @@ def steering(case: Evidence, participation: Participation, clicks: Collection[Cl
             read += [(by_id[each], first) for each in ids if each in by_id]
             if row["role"] == "user":
                 continue
-            if first is None:  # what was read belongs to a schedule's run
+            if first is None:  # these messages belong to a schedule's run
                 read = []
             for written, before in read:
                 if not any(_may_steer(case, participation, clicks, each or first, written) for each in (before, first)):

@@ -1,4 +1,4 @@
-"""Invariants of files: they are stored before their message is read, and go with a message that is taken back."""
+"""Invariants of files: they are stored before their message is read, and a withdrawn message leaves none."""
 
 from __future__ import annotations
 
