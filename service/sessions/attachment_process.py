@@ -109,8 +109,8 @@ def main() -> None:
     os.lseek(fd, 0, os.SEEK_SET)
     try:
         found = _image(fd) if kind == "image" else _pdf(fd) if kind == "pdf" else _archive(fd, kind)
-    except Exception as e:  # noqa: BLE001 - parsers raise anything on a hostile file
-        found = {"problem": f"it is damaged or too complex to read ({type(e).__name__}). Send another copy."}
+    except Exception:  # noqa: BLE001 - parsers raise anything on a hostile file
+        found = {"problem": "it is damaged or too complex to read. Send another copy."}
     sys.stdout.write(json.dumps(found))
 
 
