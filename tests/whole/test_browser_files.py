@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 
 import pytest
-from anthropic_server import Gate, message, text
+from anthropic_server import message, text
 from PIL import Image, ImageDraw
 
 pytestmark = pytest.mark.browser
