@@ -117,6 +117,9 @@ lock)
             --python-version 3.11 --generate-hashes --no-emit-index-url --no-emit-find-links --no-annotate "$@" >/dev/null
     }
     compile --output-file requirements.lock pyproject.toml "$build"
+    # The image has all that tools and providers need.
+    compile --extra grpc --extra mcp --extra openai --extra otel --extra shell --extra web --constraints requirements.lock \
+        --output-file requirements-image.lock pyproject.toml "$build"
     compile --group dev --output-file requirements-dev.lock pyproject.toml
     # The benchmarks measure what is installed elsewhere too.
     compile --group bench --constraints requirements.lock --output-file requirements-bench.lock pyproject.toml

@@ -138,7 +138,7 @@ def test_the_build_gets_all_that_it_installs_and_no_secret(deploy):
     wheel = tomllib.loads((deploy.parent / "pyproject.toml").read_text())["tool"]["hatch"]["build"]["targets"]["wheel"]
     sent = {line.removeprefix("!") for line in ignored if line.startswith("!")}
     assert "*" in ignored
-    assert {*wheel.get("only-include", wheel.get("packages")), "requirements.lock", "deploy/config.yaml"} <= sent
+    assert {*wheel.get("only-include", wheel.get("packages")), "requirements-image.lock", "deploy/config.yaml"} <= sent
     assert not [path for path in sent if "token" in path or "env" in path]
 
 
