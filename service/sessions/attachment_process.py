@@ -23,7 +23,9 @@ _MAX_PAGES = 200
 _MAX_TEXT_CHARS = 2_000_000
 _MAX_PIXELS = 50_000_000
 _MAX_SIDE = 1_568
-_MAX_IMAGE_BYTES = 3_750_000
+# Each request contains all images of the conversation, and providers accept about 30 MB.
+_MAX_IMAGE_BYTES = 1_000_000
+_QUALITIES = (85, 60, 30)
 _MAX_ENTRIES = 100
 _MAX_COUNTED = 10_000
 _SHOWN = {"PNG", "JPEG", "GIF", "WEBP"}
@@ -51,10 +53,11 @@ def _image(fd: int) -> dict[str, Any]:
         shown.thumbnail((_MAX_SIDE, _MAX_SIDE))
         out = io.BytesIO()
         shown.save(out, "PNG")
-        if out.tell() > _MAX_IMAGE_BYTES:
-            out = io.BytesIO()
-            shown.convert("RGB").save(out, "JPEG", quality=85)
-            found["image"] = "image/jpeg"
+        for quality in _QUALITIES:
+            if out.tell() > _MAX_IMAGE_BYTES:
+                out = io.BytesIO()
+                shown.convert("RGB").save(out, "JPEG", quality=quality)
+                found["image"] = "image/jpeg"
         return {"image": "image/png", **found, "copy": base64.b64encode(out.getvalue()).decode()}
 
 

@@ -42,7 +42,7 @@ _HEAD_BYTES = 4_096
 _MAX_TEXT_CHARS = 8_000
 _MAX_DOCUMENT_CHARS = 16_000
 _MAX_READ_BYTES = 4_000_000
-_MAX_IMAGE_BYTES = 3_750_000
+_MAX_IMAGE_BYTES = 1_000_000
 _RESERVED = re.compile(r"(?i)(con|prn|aux|nul|com\d|lpt\d)(\..*)?")
 _MAGIC = (
     (b"\x89PNG\r\n\x1a\n", "image/png"),

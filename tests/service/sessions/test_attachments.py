@@ -6,6 +6,7 @@ import gzip
 import io
 import lzma
 import os
+import random
 import tarfile
 import zipfile
 from typing import TYPE_CHECKING
@@ -198,6 +199,15 @@ async def test_lists_an_archive(tmp_path: Path, name: str) -> None:
     kept = await keep(tmp_path, "F1", "a.bin", _FILES[name])
     assert "entries" in kept.note or "1 entry" in kept.note
     assert kept.text.startswith("> ")
+
+
+async def test_an_image_of_any_content_fits_into_a_request(tmp_path: Path) -> None:
+    out = io.BytesIO()
+    Image.frombytes("RGB", (1_800, 1_800), random.Random(1).randbytes(3 * 1_800 * 1_800)).save(out, "PNG")  # noqa: S311
+    kept = await keep(tmp_path, "F1", "noise.png", out.getvalue())
+    block = image_block(tmp_path, kept)
+    assert block is not None
+    assert len(block["source"]["data"]) < 1_400_000
 
 
 async def test_refuses_a_login_page(tmp_path: Path) -> None:
