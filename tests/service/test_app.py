@@ -7,6 +7,7 @@ import signal
 import pytest
 from anthropic_server import Gate, text, tool_call
 from redis_server import redis_server
+from service_process import remote_sessions
 from slack_environment import SlackEnvironment
 
 from connector.setup import BOT_EVENTS, BOT_SCOPES
@@ -132,8 +133,9 @@ async def test_a_hanging_tool_does_not_prevent_the_end(  # noqa: PLR0917 - fixtu
         await service.says("service.ready")
         await slack.as_person("ana").say("general", "@alpha look")
         await service.says("it hangs")
-        assert await service.ended(signal.SIGTERM, within_s=20) == 1
-    assert "service.killed" in service.output
+        code = await service.ended(signal.SIGTERM, within_s=20)
+    # If the agents have a process of their own, the tool hangs there.
+    assert (code, "service.killed" in service.output) == ((0, False) if remote_sessions() else (1, True))
 
 
 async def test_a_hanging_call_of_slack_does_not_prevent_the_end(posting):
