@@ -16,18 +16,19 @@ import subprocess
 import sys
 import tempfile
 import threading
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, BinaryIO
 from unicodedata import category, normalize
 
 from connector.protocols import MessageFile
 from orchestrator_interactive.kernel.contracts.models import sendable
 from orchestrator_interactive.modules.tool_filesystem.quota import DRAFT, MB, Limits, NoRoom, Quota
-from orchestrator_interactive.modules.tool_filesystem.search_process import FILE, FOLDER
+from orchestrator_interactive.modules.tool_filesystem.search_process import FILE
+from orchestrator_interactive.modules.tool_filesystem.workspace import open_folder
 from service.sessions import attachment_process
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Mapping
     from pathlib import Path
 
 _TOP = "files"
@@ -100,7 +101,7 @@ def image_block(folder: Path, file: MessageFile) -> dict[str, Any] | None:
         return None
     *folders, name = file.image_path.split("/")
     try:
-        with _place(folder, folders) as place, os.fdopen(os.open(name, FILE, dir_fd=place), "rb") as opened:
+        with open_folder(folder, folders) as place, os.fdopen(os.open(name, FILE, dir_fd=place), "rb") as opened:
             found = os.fstat(opened.fileno())
             if not stat.S_ISREG(found.st_mode) or found.st_nlink != 1 or found.st_size > _MAX_IMAGE_BYTES:
                 return None
@@ -119,9 +120,9 @@ async def drop(folder: Path, file_id: str) -> None:
 
 
 def _drop(folder: Path, file_id: str) -> None:
-    with _MOVING, suppress(OSError), _place(folder, [_TOP]) as top:
+    with _MOVING, suppress(OSError), open_folder(folder, [_TOP]) as top:
         name = _folder_of(file_id)
-        with _place(folder, [_TOP, name]) as place:
+        with open_folder(folder, [_TOP, name]) as place:
             for each in os.listdir(place):  # noqa: PTH208 - of a descriptor
                 os.unlink(each, dir_fd=place)
         os.rmdir(name, dir_fd=top)
@@ -200,11 +201,11 @@ class _Store:
             OSError: it cannot be stored.
         """
         parts = [*self._parts, name]
-        with suppress(FileNotFoundError), _place(self._root, self._parts) as place:
+        with suppress(FileNotFoundError), open_folder(self._root, self._parts) as place:
             if not stat.S_ISREG(os.stat(name, dir_fd=place, follow_symlinks=False).st_mode):
                 raise FileExistsError(f"{'/'.join(parts)} is not a file. Delete it, and send the file again")
             return "/".join(parts)
-        with self._quota.room(parts, size, append=False), _place(self._root, self._parts, create=True) as place:
+        with self._quota.room(parts, size, append=False), open_folder(self._root, self._parts, create=True) as place:
             draft = f"{DRAFT}{secrets.token_hex(8)}"
             try:
                 with os.fdopen(os.open(draft, _NEW, 0o600, dir_fd=place), "wb") as file:
@@ -233,23 +234,6 @@ def _folder_of(file_id: str) -> str:
     if re.fullmatch(r"[A-Za-z0-9]{1,40}", file_id):
         return file_id
     return f"file-{hashlib.sha256(file_id.encode('utf-8', 'surrogatepass')).hexdigest()[:16]}"
-
-
-@contextmanager
-def _place(root: Path, parts: Sequence[str], *, create: bool = False) -> Iterator[int]:
-    """Open a folder without following links."""
-    fd = os.open(root, FOLDER)
-    try:
-        for part in parts:
-            if create:
-                with suppress(FileExistsError):
-                    os.mkdir(part, 0o700, dir_fd=fd)
-            inner = os.open(part, FOLDER, dir_fd=fd)
-            os.close(fd)
-            fd = inner
-        yield fd
-    finally:
-        os.close(fd)
 
 
 def _type(head: bytes) -> str:  # noqa: PLR0911 - one for each test

@@ -94,7 +94,7 @@ class WorkspaceFolder:
             return
         folders, name = self._file_parts(path)
         self._refuse_unless("read", self._readable, path, [*folders, name])
-        with _explained(path), self._folder(folders) as folder:
+        with _explained(path), open_folder(self.root, folders) as folder:
             file = _opened(name, folder, path)
         with file:
             yield file
@@ -115,7 +115,7 @@ class WorkspaceFolder:
         if not inside:
             self._refuse_unless("read", self._readable, path, parts)
         starts = [list(each.relative_to(self.root).parts) for each in inside] or [parts]
-        with _explained(path), self._folder(parts[:-1]) as folder:
+        with _explained(path), open_folder(self.root, parts[:-1]) as folder:
             fd = os.open(parts[-1] if parts else ".", FILE, dir_fd=folder)
         try:
             mode = os.fstat(fd).st_mode
@@ -138,7 +138,7 @@ class WorkspaceFolder:
         folders, name = self._file_parts(path)
         self._refuse_to_change(path, [*folders, name])
         room = self._quota.room([*folders, name], len(content), append=append)
-        with _explained(path), room, self._folder(folders, create=True) as folder:
+        with _explained(path), room, open_folder(self.root, folders, create=True) as folder:
             mode = _mode_to_keep(name, folder, path)
             before = b""
             if mode is not None and (append or replaced is not None):
@@ -160,7 +160,7 @@ class WorkspaceFolder:
         """
         folders, name = self._file_parts(path, follow=False)
         self._refuse_to_change(path, [*folders, name], whole=True)
-        with _explained(path), self._folder(folders) as folder:
+        with _explained(path), open_folder(self.root, folders) as folder:
             if not stat.S_ISDIR(os.stat(name, dir_fd=folder, follow_symlinks=False).st_mode):
                 os.unlink(name, dir_fd=folder)
             elif recursive:
@@ -179,10 +179,10 @@ class WorkspaceFolder:
         self._refuse_to_change(to, [*to_folders, to_name])
         if [*to_folders, to_name][: len(folders) + 1] == [*folders, name]:
             raise WorkspaceError(f"'{to}' is in '{path}'. Give a path outside of it.")
-        with _explained(path), self._folder(folders) as source:
+        with _explained(path), open_folder(self.root, folders) as source:
             os.stat(name, dir_fd=source, follow_symlinks=False)
             room = self._quota.room([*to_folders, to_name], 0, append=False)
-            with _explained(to), room, self._folder(to_folders, create=True) as target:
+            with _explained(to), room, open_folder(self.root, to_folders, create=True) as target:
                 with suppress(FileNotFoundError):
                     os.stat(to_name, dir_fd=target, follow_symlinks=False)
                     raise WorkspaceError(f"'{to}' exists already. Delete it first, or give another path.")
@@ -248,21 +248,26 @@ class WorkspaceFolder:
             raise WorkspaceError(_TOO_LONG)
         return parts
 
-    @contextmanager
-    def _folder(self, parts: Sequence[str], *, create: bool = False) -> Iterator[int]:
-        """Open the folder without following links; yield its descriptor."""
-        fd = os.open(self.root, FOLDER)
-        try:
-            for part in parts:
-                if create:
-                    with suppress(FileExistsError):
-                        os.mkdir(part, 0o700, dir_fd=fd)
-                inner = os.open(part, FOLDER, dir_fd=fd)
-                os.close(fd)
-                fd = inner
-            yield fd
-        finally:
+
+@contextmanager
+def open_folder(root: Path, parts: Sequence[str], *, create: bool = False) -> Iterator[int]:
+    """Open a folder below another one without following links; yield its descriptor.
+
+    Raises:
+        OSError: there is no such folder, or a part of it is a link.
+    """
+    fd = os.open(root, FOLDER)
+    try:
+        for part in parts:
+            if create:
+                with suppress(FileExistsError):
+                    os.mkdir(part, 0o700, dir_fd=fd)
+            inner = os.open(part, FOLDER, dir_fd=fd)
             os.close(fd)
+            fd = inner
+        yield fd
+    finally:
+        os.close(fd)
 
 
 def _opened(name: str, folder: int, path: str) -> BinaryIO:
