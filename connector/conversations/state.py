@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from contextlib import suppress
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from html import unescape
 from typing import TYPE_CHECKING
 
@@ -146,13 +146,7 @@ class ConversationState:
             await self.lease.write(StateChanges(closed={each.seq: "done" for each in asides}))
 
     async def _asides(self) -> list[PendingMessage]:
-        """Return the asides; the mention by which the author of one takes part may have arrived after it."""
-        if asides := self.inbox.asides():
-            thread = await self.workspace.runs.thread_of(self.id)
-            for each in asides:
-                if self.workspace.router.routed(each.message, thread) is not None:
-                    self.inbox.replace(replace(each, is_aside=False))
-        return self.inbox.asides()
+        return await self.inbox.asides_now(self.workspace.router, self.workspace.runs, self.id)
 
     async def hold(self, stopped_s: float) -> None:
         """Keep messages written up to the time of a stop from starting a run, also those that arrive later."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import chain
 from typing import TYPE_CHECKING
 
@@ -10,7 +11,9 @@ from connector.slack_api.users import WAIT_S
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable
 
+    from connector.protocols import RunService
     from connector.records import PendingMessage
+    from connector.routing import Router
     from connector.slack_api.users import Users
 
 # How long an urgent message waits for the display names in it.
@@ -120,6 +123,15 @@ class Inbox:
 
     def asides(self) -> list[PendingMessage]:
         return [each for each in self._all() if each.is_aside]
+
+    async def asides_now(self, router: Router, runs: RunService, conversation_id: str) -> list[PendingMessage]:
+        """Return the asides; the mention by which the author of one takes part may have arrived after it."""
+        if asides := self.asides():
+            thread = await runs.thread_of(conversation_id)
+            for each in asides:
+                if router.routed(each.message, thread) is not None and self.find(each.id) is not None:
+                    self.replace(replace(each, is_aside=False))
+        return self.asides()
 
     def remove(self, inbounds: Iterable[PendingMessage]) -> None:
         """Remove delivered, withdrawn and refused messages."""

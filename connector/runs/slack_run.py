@@ -313,7 +313,7 @@ class SlackRun:
             else:
                 return
         self.summary = self.summary or RunSummary()
-        notice = texts.failed(failure, self.summary, self._announce_waiting())
+        notice = texts.failed(failure, self.summary, await self._announce_waiting())
         await self._post_last("error", failure, *service_post("end", self._of_worker(notice)))
 
     async def _execute(self) -> str:
@@ -442,9 +442,9 @@ class SlackRun:
             text = tuple(replace(post, is_rated=True) for post in text)
         if was_cancelled:
             by = await self._background.users.known_name_of(self.record.stopped_by)
-            notice = texts.stopped(by, summary, self._announce_waiting())
+            notice = texts.stopped(by, summary, await self._announce_waiting())
         elif summary.status == "incomplete" or self.record.stops:
-            notice = texts.incomplete(summary, self._announce_waiting())
+            notice = texts.incomplete(summary, await self._announce_waiting())
         else:
             notice = ""
         notice = self._of_worker(notice or ("" if text else texts.NO_ANSWER))
@@ -476,8 +476,9 @@ class SlackRun:
         was_held = self.record.was_waiting and not self._is_first_delivered and self.record.stopped_by is not None
         return was_held or self.first.is_late_change
 
-    def _announce_waiting(self) -> int:
+    async def _announce_waiting(self) -> int:
         """Count the messages that wait for the next run, and record that a notice counts them."""
+        await self._inbox.asides_now(self._router, self._runs, self.place.conversation_id)
         return self._inbox.announce_held(
             self.delivered_ids if self.is_requeued else self.delivered_ids | {self.first.id}
         )
