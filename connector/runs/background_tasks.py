@@ -144,7 +144,7 @@ class BackgroundTasks:
         # Loop time until which threads are read with little patience, because a read has failed.
         self.impatient_until_s = 0.0
         self._hourglasses: set[ReactionKey] = set()
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks: set[asyncio.Task[Any]] = set()
         self._sleeping: set[asyncio.Task[None]] = set()
         # The tasks that read threads.
         self.catching_up: set[asyncio.Task[None]] = set()
@@ -174,10 +174,16 @@ class BackgroundTasks:
                 await best_effort(coroutine)
 
         task = asyncio.create_task(guarded())
-        for tasks in (self._tasks, *registries):
+        self.keep(task)
+        for tasks in registries:
             tasks.add(task)
             task.add_done_callback(tasks.discard)
         return task
+
+    def keep(self, task: asyncio.Task[Any]) -> None:
+        """Wait for a task at the end of the process, then cancel it."""
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
 
     @property
     def may_catch_up(self) -> bool:

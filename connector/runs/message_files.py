@@ -62,6 +62,7 @@ class MessageFiles:
         self._free = asyncio.Semaphore(_AT_ONCE)
         # By file id. A file may be in several messages.
         self._fetching: dict[str, asyncio.Task[MessageFile]] = {}
+        self._is_closed = False
 
     async def fetch(self, messages: Iterable[PendingMessage]) -> None:
         """Wait until the files of messages are stored or refused. If some are urgent, wait for their files only."""
@@ -69,8 +70,9 @@ class MessageFiles:
         urgent = [each for each in waiting if each.is_urgent]
         for each in waiting:
             for file in each.message.files[:_MOST_FILES]:
-                if file.id and file.id not in self._fetching:
-                    self._fetching[file.id] = asyncio.create_task(self._fetch(file))
+                if file.id and file.id not in self._fetching and not self._is_closed:
+                    task = self._fetching[file.id] = asyncio.create_task(self._fetch(file))
+                    self._background.keep(task)
         ids = [file.id for each in urgent or waiting for file in each.message.files]
         if tasks := [self._fetching[each] for each in ids if each in self._fetching]:
             await asyncio.wait(tasks)
@@ -98,7 +100,8 @@ class MessageFiles:
             await self._sessions.drop_files(*self._key, ids)
 
     def close(self) -> None:
-        """Cancel all downloads."""
+        """Cancel all downloads, and begin no more."""
+        self._is_closed = True
         for each in self._fetching.values():
             each.cancel()
 
