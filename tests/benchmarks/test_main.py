@@ -50,6 +50,7 @@ async def test_the_kernel_benchmark_measures_every_row_on_both_sides():
         assert (target == "-") is (row.target is None)
 
 
+@pytest.mark.timeout(240)  # 26 s of an idle processor
 async def test_the_memory_benchmark_measures_idle_and_evicted_conversations():
     code, output, errors = await bench("small_memory", *QUICK)
     assert (code, errors) == (0, "")
