@@ -36,6 +36,8 @@ _HELP = (
 # Bounded, so that long messages stay fast.
 _I = re.IGNORECASE
 _PATH = r"(?<![\w./-])[./]{0,6}\w[\w./-]{0,200}\.(?:md|txt|csv|json|ya?ml|toml|py|log)\b"
+# The line of a text file that came with a message.
+_ATTACHED = re.compile(r"^\s*\([^()\n]*: text/[^()\n]*, stored at (files/\w+/[^,)\n]+)", re.MULTILINE)
 _WRITE = re.compile(
     rf"\b(write|save|put|add|append)\b(.{{0,1000}}?)\b(?:in|into|to|as)\s+`?({_PATH})`?(?:\s*:\s*(.+))?", _I | re.DOTALL
 )
@@ -139,8 +141,8 @@ def _wish_of(text: str, *, during: bool = False, answer: str = "") -> Wish:  # n
             return Wish("chat")  # there is no answer to save yet
         given = {"path": into[3], "content": (said or answer) + "\n", "append": into[1].lower() in ("add", "append")}
         return Wish("write", into[3], ("write_file", given) if said or answer else None)
-    if path := re.search(_PATH, text, _I):
-        return Wish("read", path[0], _read(path[0]))
+    if path := _ATTACHED.search(text) or re.search(f"({_PATH})", text, _I):
+        return Wish("read", path[1], _read(path[1]))
     asks = (_ALSO.search(text) or _ASKS.search(text)) if during else None
     if (found := _SEARCH.search(text) or asks) and (query := _query(found[1])):
         return Wish("search", query, ("search_files", {"query": query}))

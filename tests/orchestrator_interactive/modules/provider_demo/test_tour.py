@@ -78,6 +78,10 @@ def test_the_to_do_list_follows_the_review_to_its_end() -> None:
         ("read plans/b.md", ("read_file", {"path": "plans/b.md"})),
         ("open ../secret.md", ("read_file", {"path": "../secret.md"})),
         (
+            "what does it say?\n\n  (my plan.md: text/plain, 3 bytes, 1 line, stored at files/F1/my plan.md)\n  > hi",
+            ("read_file", {"path": "files/F1/my plan.md"}),
+        ),
+        (
             "todo: buy flour, bake",
             ("todo", {"items": [{"text": t, "status": "pending"} for t in ("buy flour", "bake")]}),
         ),
