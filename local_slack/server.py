@@ -207,7 +207,7 @@ class LocalSlack(InstalledTeam):
 
     # Waiting
 
-    async def until(self, predicate: Callable[[Workspace], T], timeout_s: float = 25) -> T:
+    async def until(self, predicate: Callable[[Workspace], T], timeout_s: float = 50) -> T:
         """Return the first truthy value of ``predicate``, which is called now and after every change.
 
         Changes are: a change of the workspace, an ack, a missing ack, an opened or closed connection of the app.
