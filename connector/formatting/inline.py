@@ -11,13 +11,13 @@ import unicodedata
 from dataclasses import dataclass, field
 from itertools import takewhile
 from operator import eq
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import unquote
 
 from markdown_it.common.normalize_url import normalizeLinkText
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from markdown_it.tree import SyntaxTreeNode
 
@@ -46,6 +46,9 @@ _PORT = re.compile(r":\d*\Z")
 _DOT = "\u3002"
 _ADDRESS = re.compile(r"https?://[^\s<>|`\"\x00-\x1f]+", re.IGNORECASE)
 _AFTER_ADDRESS = ".,;:!?'*_~"
+_NUMBER = re.compile(r"\^?\d{1,3}")
+_SCHEME = re.compile(r"\Ahttps?://(?:www\.)?", re.IGNORECASE)
+_SOURCE_CHARS = 60
 _BRACKETS = {")": "(", "]": "["}
 _PERCENT = str.maketrans({"|": "%7C", "<": "%3C", ">": "%3E", "`": "%60"})
 
@@ -74,7 +77,7 @@ def _runs(nodes: Nodes, marks: Marks) -> Iterator[tuple[str, Marks]]:
         match node.type:
             case "softbreak" | "hardbreak":
                 yield "\n", ()
-            case "code_inline":
+            case "code_inline" | "math":
                 yield escape(node.content.replace(_CODE, _LIKE_A_BACKTICK)), (*marks, _CODE)
             case "image":
                 yield link(str(node.attrs.get("src", "")), words(node.children)), marks
@@ -155,7 +158,22 @@ def is_live(href: str) -> bool:
     return href.lower().startswith(_LIVE)
 
 
-def link(href: str, label: str) -> str:
+class Notation(NamedTuple):
+    """How texts are written: `escape` writes one without markup, `live` a link with target and label."""
+
+    escape: Callable[[str], str]
+    live: Callable[[str, str], str]
+
+
+def _live(href: str, label: str) -> str:
+    target, words = escape(href), escape(label)
+    return f"<{target}|{words}>" if words not in ("", target) else f"<{target}>"
+
+
+MRKDWN = Notation(escape, _live)
+
+
+def link(href: str, label: str, notation: Notation = MRKDWN) -> str:
     """Return a live link to a web or mail address; for any other target, label and target as text.
 
     If the label looks like an address other than the target, the target is shown too.
@@ -163,44 +181,65 @@ def link(href: str, label: str) -> str:
     shown = " ".join(label.split())
     if not is_live(href):
         tells = bool(href) and href != shown and not href.startswith(_TELLS_NOTHING)
-        return escape(f"{shown} ({href})".lstrip() if tells else shown)
-    target, words = escape(href.translate(_PERCENT)), escape(shown)
-    if len(target) + len(words) > LONGEST:
-        return f"{words} ({target})" if words else target
+        return notation.escape(f"{shown} ({href})".lstrip() if tells else shown)
+    target = href.translate(_PERCENT)
+    if len(escape(target)) + len(escape(shown)) > LONGEST:
+        return notation.escape(f"{shown} ({target})" if shown else target)
     if _misleads(shown, href):
-        return f"{words} (<{target}>)"
-    return f"<{target}|{words}>" if words not in ("", target) else f"<{target}>"
+        return f"{notation.escape(shown)} ({notation.live(target, '')})"
+    return notation.live(target, shown)
 
 
-def with_links(text: str) -> str:
+def with_links(text: str, notation: Notation = MRKDWN) -> str:
     """Escape a text and link each web address in it, so that Slack finds no markup inside an address."""
     out: list[str] = []
     at = 0
     for found in _ADDRESS.finditer(text):
         address = _without_ending(found[0])
-        target = escape(address)
-        if len(target) <= LONGEST:
-            out += [escape(text[at : found.start()]), f"<{target}>"]
+        if len(escape(address)) <= LONGEST:
+            out += [notation.escape(text[at : found.start()]), notation.live(address, "")]
             at = found.start() + len(address)
-    return "".join([*out, escape(text[at:])])
+    return "".join([*out, notation.escape(text[at:])])
 
 
 def hide_used_definitions(root: SyntaxTreeNode) -> None:
-    """Hide the definitions that links use. Of two definitions with the same label, the first is the used one."""
+    """Hide the definitions that links use, apart from sources: those with a number, such as `[1]` or `[^1]`.
+
+    Of two definitions with the same label, the first is the used one.
+    """
     nodes = list(root.walk())
     used = {node.meta.get("label") for node in nodes if node.type in ("link", "image")}
     for node in nodes:
         if node.type == "definition" and node.meta["id"] in used and node.token is not None:
             used.remove(node.meta["id"])
             node.token.hidden = True
+            node.meta["is_source"] = _NUMBER.fullmatch(node.meta["label"]) is not None
 
 
-def definition(node: SyntaxTreeNode) -> str:
+def is_source(node: SyntaxTreeNode) -> bool:
+    """Return whether a node is the source of a citation in the text."""
+    return node.type == "definition" and node.meta.get("is_source") is True
+
+
+def sources(nodes: Nodes, notation: Notation = MRKDWN) -> str:
+    """Return one line with the numbers of sources and links to them; blank: there are none."""
+    found = [f"{node.meta['label'].strip('^')} {_source(node, notation)}" for node in nodes if is_source(node)]
+    return f"Sources: {' · '.join(found)}" if found else ""
+
+
+def _source(node: SyntaxTreeNode, notation: Notation) -> str:
+    url = node.meta["url"]
+    place = _SCHEME.sub("", url).rstrip("/")
+    short = place if len(place) <= _SOURCE_CHARS else f"{place[: _SOURCE_CHARS - 1]}…"
+    return link(url, node.meta["title"] or short, notation)
+
+
+def definition(node: SyntaxTreeNode, notation: Notation = MRKDWN) -> str:
     """Return a definition as written, escaped, with its target as a live link."""
     label, title, url = " ".join(node.meta["label"].split()), node.meta["title"], node.meta["url"]
-    target = link(url, "") if is_live(url) else escape(normalizeLinkText(url))
-    more = f' "{escape(title)}"' if title else ""
-    return f"[{escape(label)}]: {target}{more}"
+    target = link(url, "", notation) if is_live(url) else notation.escape(normalizeLinkText(url))
+    more = notation.escape(f' "{title}"') if title else ""
+    return f"{notation.escape(f'[{label}]: ')}{target}{more}"
 
 
 def _without_ending(address: str) -> str:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import zip_longest
 from typing import TYPE_CHECKING
@@ -17,20 +18,31 @@ from markdown_it.rules_block.table import table as table_rule
 from markdown_it.token import Token
 from markdown_it.tree import SyntaxTreeNode
 
-from connector.formatting.inline import BOLD, NO_SPACE, definition, escape, hide_used_definitions, inline, whole, words
+from connector.formatting.inline import (
+    BOLD,
+    NO_SPACE,
+    definition,
+    escape,
+    hide_used_definitions,
+    inline,
+    sources,
+    whole,
+    words,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from markdown_it.rules_block import StateBlock
     from markdown_it.rules_core import StateCore
+    from markdown_it.rules_inline import StateInline
 
 FENCE = "```"
 _RULE = "──────────"
 _BULLETS = "•◦▪"
 _INDENT = "    "
 _TASK = re.compile(r"\[([ xX])\][ \t]+(?=\S)")
-_DONE = {" ": "☐", "x": "☑", "X": "☑"}
+_DONE = {" ": "☐", "x": "☑"}
 # At the start of a line `>` begins a quote, and `>>>` quotes the rest of the message.
 _WOULD_QUOTE = re.compile(r"^&gt;", re.MULTILINE)
 # The parser drops text that is nested deeper than this; a list counts as two levels. Each level of quotes adds one pass
@@ -51,6 +63,13 @@ _GAP = "  "
 # the remaining ones are plain text.
 _MOST_CELLS = 3_000
 _CELLS = "cells"
+# Formulas, which Slack cannot typeset: `$$...$$` and `\[...\]`, then `\(...\)` and `$...$`; no amounts such as $5.
+_MATH = re.compile(
+    r"\$\$(?P<display>[^$]{1,1000})\$\$"
+    r"|(?:^|(?<=\n))\\\[(?P<bracketed>[^\\]{0,1000}(?:\\[^\]][^\\]{0,1000}){0,50})\\\](?=\n|\Z)"
+    r"|\\\((?P<inline>[^\\\n]{0,500}(?:\\[^)\n][^\\\n]{0,500}){0,50})\\\)"
+    r"|(?<![\w$])\$(?P<dollars>(?![\s\d])(?=\w\$|[^$\n]*[\\^_={}+*/<>|])[^$\n]{0,300}(?<![\s\\]))\$(?![\w$])"
+)
 
 
 def _parse_inline(state: StateCore) -> None:
@@ -65,6 +84,18 @@ def _parse_inline(state: StateCore) -> None:
             state.md.inline.parse(token.content, state.md, state.env, token.children)
         if signs > _MOST_SIGNS or any(child.level > _DEEPEST for child in token.children):
             token.children = [Token("text", "", 0, content=token.content)]
+
+
+def _math(state: StateInline, silent: bool) -> bool:
+    """Parse a formula, so that its signs are no markup."""
+    if state.src[state.pos] not in "$\\" or (found := _MATH.match(state.src, state.pos)) is None:
+        return False
+    if not silent:
+        is_display = found["display"] or found["bracketed"]
+        state.push("math", "", 0).content = (is_display or found["inline"] or found["dollars"] or "").strip()
+        state.tokens[-1].info = "display" if is_display else ""
+    state.pos = found.end()
+    return True
 
 
 def _whole_table(state: StateBlock, start: int, end: int, silent: bool) -> bool:
@@ -100,6 +131,7 @@ _parser = MarkdownIt(
     "commonmark", {"html": False, "maxNesting": _DEEPEST, "inline_definitions": True, "store_labels": True}
 ).enable(["strikethrough", "table"])
 _parser.core.ruler.at("inline", _parse_inline)
+_parser.inline.ruler.before("escape", "math", _math)
 _parser.block.ruler.at("table", _whole_table, {"alt": ["paragraph", "reference"]})
 
 
@@ -110,17 +142,28 @@ def markdown_to_slack(markdown: str) -> str:
     deeply, or has too much bracketed text, is shown as written.
     """
     markdown = whole(markdown)
-    try:
-        tokens = _parser.parse(markdown) if _bracketed_chars(markdown) <= _MOST_BRACKETED_CHARS else None
-        if tokens is not None and all(token.level < _DEEPEST - 1 for token in tokens):
-            root = SyntaxTreeNode(tokens)
-            if any(token.type == "definition" for token in tokens):
-                hide_used_definitions(root)
+    with suppress(RecursionError):
+        if (root := parsed(markdown)) is not None:
             blocks = _blocks(root.children, _TOP)
             return "".join(f"\n{block.text}" if block.follows else f"\n\n{block.text}" for block in blocks).strip()
-    except RecursionError:
-        pass
     return _WOULD_QUOTE.sub(f"{NO_SPACE}&gt;", _without_fences(escape(markdown))).strip()
+
+
+def parsed(markdown: str) -> SyntaxTreeNode | None:
+    """Return the syntax tree of a Markdown text; `None`: it is nested too deeply, or has too much bracketed text.
+
+    Raises:
+        RecursionError: it is nested too deeply for the parser.
+    """
+    if _bracketed_chars(markdown) > _MOST_BRACKETED_CHARS:
+        return None
+    tokens = _parser.parse(markdown)
+    if any(token.level >= _DEEPEST - 1 for token in tokens):
+        return None
+    root = SyntaxTreeNode(tokens)
+    if any(token.type == "definition" for token in tokens):
+        hide_used_definitions(root)
+    return root
 
 
 def _bracketed_chars(markdown: str) -> int:
@@ -175,6 +218,7 @@ def _blocks(nodes: Sequence[SyntaxTreeNode], place: _Place) -> list[_Block]:
             blocks = [replace(block, follows=True) for block in blocks]
         out += blocks
         before = node.type
+    out.append(_Block(sources(nodes)))
     return [block for block in out if block.text]
 
 
@@ -197,10 +241,18 @@ def _block(node: SyntaxTreeNode, place: _Place) -> list[_Block]:  # noqa: PLR091
             return [_Block(_without_fences(definition(node)))]
         case "hr":
             return [_Block(_RULE)]
+        case "inline" if formula := formula_of(node):
+            return [_code(escape(formula))]
         case "inline":
             return [_Block(_text(node, place))]
         case _:
             return _blocks(node.children, place)
+
+
+def formula_of(node: SyntaxTreeNode) -> str:
+    """Return the formula that is all of a paragraph; blank: there is none."""
+    (first, *others) = node.children or (node,)
+    return first.content if first.type == "math" and first.info == "display" and not others else ""
 
 
 def _text(node: SyntaxTreeNode, place: _Place, marks: tuple[str, ...] = ()) -> str:
@@ -241,8 +293,8 @@ def _list(node: SyntaxTreeNode, place: _Place) -> list[_Block]:
     out: list[_Block] = []
     for item in node.children:
         mark = f"{number}." if node.type == "ordered_list" else bullet
-        if box := _box(item):
-            mark = box if mark == bullet else f"{mark} {box}"
+        if box := box_of(item):
+            mark = _DONE[box] if mark == bullet else f"{mark} {_DONE[box]}"
         out += _item(mark, _blocks(item.children, within), follows=bool(out))
         number += 1
     return out
@@ -262,15 +314,16 @@ def _item(mark: str, blocks: list[_Block], *, follows: bool) -> Iterator[_Block]
         mark, follows = "", True
 
 
-def _box(item: SyntaxTreeNode) -> str:
-    """Remove the check box of a task from its text and return it; blank if the item is no task."""
+def box_of(item: SyntaxTreeNode, *, strip: bool = True) -> str:
+    """Return the sign in the check box of a task, and remove the box from its text; blank: the item is no task."""
     first = next(item.walk(include_self=False), None)
     while first is not None and first.type in ("paragraph", "inline"):
         first = next(iter(first.children), None)
     if first is None or first.type != "text" or first.token is None or (box := _TASK.match(first.content)) is None:
         return ""
-    first.token.content = first.content[box.end() :]
-    return _DONE[box[1]]
+    if strip:
+        first.token.content = first.content[box.end() :]
+    return box[1].lower()
 
 
 class _Cell:

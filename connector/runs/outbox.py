@@ -17,6 +17,7 @@ from connector.events import FEEDBACK
 from connector.formatting.content import Content, button, plain, section
 from connector.formatting.inline import escape, whole
 from connector.formatting.markdown import markdown_to_slack
+from connector.formatting.native import MOST_CHARS, native_markdown
 from connector.formatting.splitting import PIECE_CHARS, pieces
 from connector.protocols import StateChanges
 from connector.records import UNREADABLE
@@ -62,6 +63,7 @@ class Post:
         by_agent: whether it is posted under the agent's persona rather than the service's own name.
         blocks: what Slack shows of the last message instead of its text; none: the text.
         is_rated: whether people can rate it by buttons below its last message.
+        native: Markdown for one message with a `markdown` block, where it is shown better; `texts` if Slack refuses it.
         file: Markdown to share as a file before the messages; blank: none.
         number: its position among the posts of the run.
         in_doubt: whether an earlier owner may have posted it.
@@ -75,6 +77,7 @@ class Post:
     number: int = 0
     in_doubt: bool = False
     is_rated: bool = False
+    native: str = ""
 
 
 _POST = TypeAdapter(Post)
@@ -92,7 +95,9 @@ def agent_post(part: str, markdown: str) -> tuple[Post, ...]:
     if len(markdown) <= _MOST_CHARS and markdown.count("\n") < _MOST_LINES:
         text = markdown_to_slack(markdown)  # escaped characters become longer
         if len(text) <= _MOST_CHARS and len(texts := tuple(pieces(text))) <= _MOST_MESSAGES:
-            return (Post(part, texts, by_agent=True),) if texts else ()
+            native = native_markdown(markdown, only_rich=True)
+            native = native if len(native) <= MOST_CHARS else ""
+            return (Post(part, texts, by_agent=True, native=native),) if texts else ()
     if not markdown.strip():
         return ()
     return (Post(part, uploads.summary_of(markdown), by_agent=True, file=markdown),)
@@ -114,14 +119,14 @@ def request_post(part: str, content: Content, file: str) -> Post:
     return Post(part, (content.text,), blocks=content.blocks, file=file)
 
 
-def feedback_blocks(text: str, answer: AnswerKey) -> tuple[dict[str, Any], ...]:
-    """Return the blocks of an answer with buttons that rate it; a click carries its place in the log."""
+def feedback_block(answer: AnswerKey) -> dict[str, Any]:
+    """Return the buttons that rate an answer; a click carries its place in the log."""
     buttons = {
         name: {"text": plain(label), "value": f"{reward} {answer.instance} {answer.prompt_id} {answer.part}"}
         for name, label, reward in (("positive_button", "Good answer", 1), ("negative_button", "Bad answer", -1))
     }
     element = {"type": "feedback_buttons", "action_id": FEEDBACK, **buttons}
-    return (*map(section, pieces(text, _SECTION_CHARS)), {"type": "context_actions", "elements": [element]})
+    return {"type": "context_actions", "elements": [element]}
 
 
 class Outbox:
@@ -265,7 +270,17 @@ class Outbox:
     async def _post(self, post: Post) -> None:
         """Post the messages of a post; if Slack rejects any, post one notice about it."""
         refused = None
-        for number, text in enumerate(post.texts):
+        # A block may have been posted by an earlier owner: then it is found by its key.
+        if post.native and (self._client.takes_markdown or post.in_doubt):
+            shown = ({"type": "markdown", "text": post.native},)
+            refused = await self._send(post, "\n\n".join(post.texts), f"{self._run_id}:{post.part}:native", shown)
+            if refused is None:
+                return
+            if refused.decision is RetryDecision.TOO_MUCH:
+                self._client.takes_markdown = not refused.error.startswith("invalid_blocks")
+                log.warning("answer.no_markdown_block", error=refused.error)
+                refused = None
+        for number, text in enumerate(() if refused else post.texts):
             key = f"{self._run_id}:{post.part}:{number}"
             blocks = post.blocks if number == len(post.texts) - 1 else ()
             failed = await self._send(post, text, key, blocks)
@@ -283,8 +298,10 @@ class Outbox:
     async def _send(
         self, post: Post, text: str, key: str, blocks: tuple[dict[str, Any], ...] = ()
     ) -> SlackCallFailed | None:
-        if post.is_rated and text is post.texts[-1] and self._client.takes_feedback:
-            failed = await self._send_content(post, Content(text, feedback_blocks(text, self._answer_key(post))), key)
+        if post.is_rated and (blocks or text is post.texts[-1]) and self._client.takes_feedback:
+            shown = blocks or tuple(map(section, pieces(text, _SECTION_CHARS)))
+            rated = Content(text, (*shown, feedback_block(self._answer_key(post))))
+            failed = await self._send_content(post, rated, key)
             if failed is None or failed.decision is not RetryDecision.TOO_MUCH:
                 return failed
             if failed.error.startswith("invalid_blocks"):  # this workspace lacks the block

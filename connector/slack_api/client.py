@@ -159,6 +159,8 @@ class SlackClient:
         self._lacks_customize_scope = False
         # Whether Slack accepts buttons that rate a message; True until it refuses them.
         self.takes_feedback = True
+        # Whether Slack accepts `markdown` blocks; True until it refuses one.
+        self.takes_markdown = True
         self._closed_by: asyncio.Future[SlackCallFailed] = asyncio.get_running_loop().create_future()
 
     async def closed(self) -> SlackCallFailed:

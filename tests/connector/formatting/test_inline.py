@@ -8,14 +8,16 @@ from urllib.parse import unquote
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from markdown_texts import links_of
 
 from connector.formatting.content import use_of
 from connector.formatting.inline import escape
 from connector.formatting.markdown import markdown_to_slack
+from connector.formatting.native import native_markdown
 from connector.formatting.splitting import pieces
 
-
-@pytest.mark.parametrize(
+SOURCES = "Sources: 1 <https://a.b/c|The title> · 2 bank.com (<https://evil.com>)"
+LINKS = pytest.mark.parametrize(
     ("markdown", "slack"),
     [
         ("[https://bank.com](https://evil.com)", "https://bank.com (<https://evil.com>)"),
@@ -49,8 +51,17 @@ from connector.formatting.splitting import pieces
         ("[version 1.2.3, e.g.](https://a.com)", "<https://a.com|version 1.2.3, e.g.>"),
     ],
 )
+
+
+@LINKS
 def test_a_label_with_another_address_is_shown_with_the_target(markdown, slack):
     assert markdown_to_slack(markdown) == slack
+
+
+@LINKS
+def test_a_markdown_block_has_the_same_links(markdown, slack):
+    links = [(html.unescape(target), label) for target, label in re.findall(r"<([^|>]*)\|?([^>]*)>", slack)]
+    assert links_of(native_markdown(markdown)) == [(target, label or target) for target, label in links]
 
 
 HOSTS = st.text(st.sampled_from("$;&*~,:@/?#.\u3002\uff61\uff0e"), max_size=3)
@@ -63,6 +74,14 @@ def test_a_link_is_labelled_with_a_host_only_if_it_leads_there(between, more):
         assert unicodedata.normalize("NFKC", unquote(found[1])).rstrip(".") == "bank.com"
     else:
         assert "|" not in shown
+
+
+@given(HOSTS, st.sampled_from(["", "evil.com", "%2Eevil.com", "%E3%80%82evil.com", "%40evil.com", "%2F@evil.com"]))
+def test_a_link_of_a_markdown_block_is_labelled_with_a_host_only_if_it_leads_there(between, more):
+    for target, label in links_of(native_markdown(f"[bank.com](https://bank.com{between}{more})")):
+        if label == "bank.com":
+            host = re.match(r"https://(?:[^/?#]*@)?([^/?#@:]*)", target)[1]
+            assert unicodedata.normalize("NFKC", unquote(host)).rstrip(".") == "bank.com"
 
 
 def test_half_a_character_is_joined_with_its_other_half():
@@ -89,7 +108,14 @@ def test_a_link_that_is_longer_than_a_piece_only_when_it_is_escaped_is_written_a
             'Sources:\n\n[1]: <https://a.b/c>\n[2]: <https://d.e/f> "A &lt;title&gt;"\n\nend',
         ),
         ("[TODO]: fix", "[TODO]: fix"),
-        ("see [1]\n\n[1]: https://a.b\n[1]: https://c.d", "see <https://a.b|1>\n\n[1]: <https://c.d>"),
+        (
+            "see [1]\n\n[1]: https://a.b\n[1]: https://c.d",
+            "see <https://a.b|1>\n\n[1]: <https://c.d>\n\nSources: 1 <https://a.b|a.b>",
+        ),
+        (
+            "a[^1] b[^2]\n\n[^1]: https://a.b/c 'The title'\n[^2]: https://evil.com 'bank.com'",
+            "a<https://a.b/c|^1> b<https://evil.com|^2>\n\n" + SOURCES,
+        ),
     ],
 )
 def test_a_definition_without_a_link_is_shown_at_its_place(markdown, slack):

@@ -5,8 +5,9 @@ import re
 import sys
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from markdown_texts import HIDDEN, MARKUP_OR_WORD, TEXTS, WORD, quickly
 
 from connector.formatting.markdown import markdown_to_slack
 from connector.formatting.splitting import pieces
@@ -65,6 +66,9 @@ from connector.runs.outbox import agent_post
         ("~~~\n`````\n~~~", "```\n` ` ` ` `\n```"),
         ("not \\`\\`\\` a border", "not ` ` ` a border"),
         ("[one\ntwo](https://a.b)", "<https://a.b|one two>"),
+        ("$a_1*b_2$ or \\(x_1\\); $5 and $10, $HOME/$USER", "`a_1*b_2` or `x_1`; $5 and $10, $HOME/$USER"),
+        ("$$\na_1 *b*\n$$\n\n\\[ x^2 \\]", "```\na_1 *b*\n```\n\n```\nx^2\n```"),
+        ("a $$x_1$$ and \\[no\\](https://a.b)", "a `x_1` and [no](<https://a.b>)"),
         ("one\n\ntwo", "one\n\ntwo"),
         ("above\n\n---\n\nbelow", "above\n\n──────────\n\nbelow"),
     ],
@@ -132,24 +136,6 @@ def test_a_paragraph_with_very_much_markup_is_not_converted_but_the_code_beside_
     assert slack.endswith("**b** **b**")
 
 
-MARKUP = [*"*_~`#>|-[]()!&<\n ", "**", "~~", "```", "\n```\n", "\n\n", "> ", "- ", "1. ", "- [x] ", "    ", "|---|\n"]
-MARKUP += ["\\", "<br>"]
-ENTITIES = [
-    "<!channel>",
-    "<@U0ANA>",
-    "<#C1>",
-    "<!subteam^S1>",
-    "<https://a.b|c>",
-    "[x](",
-    "](https://a.b)",
-    "&lt;!here&gt;",
-]
-TEXTS = st.lists(st.one_of(st.text(max_size=8), st.sampled_from(MARKUP), st.sampled_from(ENTITIES)), max_size=40).map(
-    "".join
-)
-quickly = settings(max_examples=80, deadline=None)
-
-
 @quickly
 @given(TEXTS)
 def test_of_the_entities_that_a_model_writes_only_links_to_the_web_and_to_mail_are_live(text):
@@ -161,12 +147,6 @@ def test_of_the_entities_that_a_model_writes_only_links_to_the_web_and_to_mail_a
 def test_the_pieces_keep_to_the_limit_and_have_no_live_mention(text, limit):
     cut = pieces(markdown_to_slack(text), limit)
     assert not any(len(piece) > limit or re.search(r"<[!@#]", piece) for piece in cut)
-
-
-WORD = re.compile(r"w\d+w")
-# The language of a code block, the title of a link, and the target of a link within the answer.
-HIDDEN = re.compile(r"^[\W\d]*(?:```|~~~).*$|\]\([^)]*\s\([^)]*\)|\]\(\s*<?#\S*", re.MULTILINE)
-MARKUP_OR_WORD = st.one_of(st.sampled_from([*MARKUP, *ENTITIES, "[1]: ", "](", "\n[1]: https://a.b/"]), st.none())
 
 
 @quickly
