@@ -138,6 +138,39 @@ async def test_a_very_long_answer_is_a_file_and_a_message_with_its_headings(chat
     assert summary.persona.username == "Alpha"
 
 
+RICH = "# Plan\n\n| step | for |\n|---|---|\n| build | <@U0BEN> |"
+NATIVE = {"type": "markdown", "text": "# Plan\n\n| step | for |\n|---|---|\n| build | &lt;@U0BEN&gt; |"}
+
+
+def _without_ids(blocks):
+    return [{name: value for name, value in each.items() if name != "block_id"} for each in blocks]
+
+
+@pytest.mark.parametrize("fault", [DropBeforeCall(), DropAfterCall(), ServerError(503)])
+async def test_an_answer_with_a_table_is_one_message_with_a_markdown_block(chat, fault):
+    thread = await chat.start_shown()
+    chat.fail("chat.postMessage", fault)
+    await thread.run.answer(RICH)
+    await thread.ended()
+    (post,) = thread.posts
+    assert _without_ids(post.blocks)[0] == NATIVE
+    assert post.text.startswith("*Plan*")
+
+
+async def test_where_slack_refuses_markdown_blocks_answers_are_texts(chat):
+    thread = await chat.start_shown()
+    chat.fail("chat.postMessage", ErrorResponse("invalid_blocks"), times=2)
+    await thread.run.answer(RICH)
+    await thread.ended()
+    (post,) = thread.posts
+    assert post.text.startswith("*Plan*")
+    assert NATIVE not in _without_ids(post.blocks)
+    other = await chat.start("@alpha once more")
+    await other.run.answer(RICH)
+    await other.ended()
+    assert NATIVE not in _without_ids(other.posts[0].blocks)
+
+
 @pytest.mark.parametrize("fault", [DropBeforeCall(), DropAfterCall(), ServerError(503)])
 @pytest.mark.parametrize("method", [GET_URL, SHARE])
 async def test_a_file_is_shared_exactly_once_whatever_slack_does(chat, method, fault):
