@@ -144,6 +144,7 @@ class SlackMessage:
         bot: id of the bot that posted it, `B…`, and `app` its name; both blank: a person did.
         worker: as of `ThreadAddress`.
         key: identity of a message that is not in Slack, such as the order for a worker; blank: it is posted.
+        is_shared: whether its channel is shared with another workspace.
     """
 
     team: str
@@ -161,6 +162,7 @@ class SlackMessage:
     app: str = ""
     worker: str = ""
     key: str = ""
+    is_shared: bool = False
 
     @property
     def id(self) -> str:

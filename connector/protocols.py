@@ -218,6 +218,7 @@ class SlackOptions:
         command: name of the slash command, with the slash; blank: none.
         feedback: whether answers have buttons that rate them.
         files: limits of the files that people send.
+        stream: whether people see the text of an answer while it is written.
     """
 
     stop_reaction: str = "x"
@@ -228,6 +229,7 @@ class SlackOptions:
     command: str = ""
     feedback: bool = False
     files: FileLimits = FileLimits()
+    stream: bool = False
 
 
 @dataclass(frozen=True, slots=True)

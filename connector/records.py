@@ -234,6 +234,7 @@ class RunArtifacts:
     Args:
         first_ts: ts of its first message.
         statuses: ts of its status messages.
+        streams: ts of messages with text that it wrote, which are no posts.
         has_hourglass: whether its first message may have an hourglass.
         team, thread_ts: the thread that Slack may show as working; blank: none.
         run_id: prefix of the keys of its posts; blank: unknown.
@@ -252,6 +253,7 @@ class RunArtifacts:
     user: str = ""
     is_inherited: bool = False
     worker: str = ""
+    streams: tuple[str, ...] = ()
 
     @property
     def place(self) -> ThreadAddress:
@@ -325,6 +327,7 @@ class RunRecord:
         stopped_by: the user who stopped it; `None`: it was not stopped.
         stops: number of stop requests; the second one stops immediately.
         status_ts: ts of its status message; `None`: not known yet.
+        streams: ts of the messages that show the text which it writes, until a post completes them.
         has_hourglass: whether its first message may have an hourglass.
         is_over: whether its last post is in the outbox; it then does no more work and accepts no messages.
         announced_seq: sequence number of the last pending message counted in the stop notice.
@@ -342,6 +345,7 @@ class RunRecord:
     stopped_by: str | None = None
     stops: int = 0
     status_ts: str | None = None
+    streams: tuple[str, ...] = ()
     has_hourglass: bool = True
     is_over: bool = False
     announced_seq: int = 0

@@ -215,6 +215,7 @@ def _connector_settings(
             bots=BotRules(slack.bots, slack.bot_exchanges),
             command=command_of(slack, next(iter(config.instances))),
             feedback=slack.feedback,
+            stream=slack.answers == "stream",
             files=FileLimits(slack.max_file_mb * 1_000_000, slack.file_timeout_s),
         ),
     )

@@ -16,7 +16,7 @@ from connector.records import AnsweredRequest, Notice, RunArtifacts
 from connector.runs.background_tasks import HOURGLASS
 from connector.runs.request_view import answered_content
 from connector.runs.run_status import STATUS_KEY, remove_status
-from connector.slack_api import uploads
+from connector.slack_api import streams, uploads
 from connector.slack_api.agent_sessions import ACTIVE
 from connector.slack_api.client import best_effort, key_of
 from connector.slack_api.errors import NO_THREAD, SlackCallFailed
@@ -62,6 +62,11 @@ class Cleanup:
 
     def is_done(self, *, with_catch_ups: bool = True) -> bool:
         return not (self._tasks if with_catch_ups else self._tasks - self._catch_ups)
+
+    @property
+    def may_find_streams(self) -> bool:
+        """Whether streams without text may still be searched for and deleted."""
+        return any(each.is_inherited for each in self.pending)
 
     def resume(self, pending: PendingCleanup) -> None:
         """Continue the cleanup of another process, whose late calls may still reach Slack."""
@@ -153,6 +158,10 @@ class Cleanup:
             for ts in item.statuses:
                 delete = partial(remove_status, client, item.channel, ts, item.user)
                 await best_effort(client.retry_until_done(delete))
+            for ts in item.streams:
+                await best_effort(
+                    client.retry_until_done(partial(streams.discard, client, item.channel, ts, item.user))
+                )
             if item.has_hourglass:
                 await best_effort(client.retry_until_done(partial(background.remove_hourglass, item)))
                 background.release_hourglass(item.channel, item.first_ts)
@@ -282,6 +291,10 @@ class Cleanup:
             names = {uploads.file_name(key_of(each).rpartition(":")[0]) for each in posts}
             for file_id in uploads.shared_again(messages, names):
                 yield partial(uploads.delete, client, file_id)
+            # No other run streams until this is done; see `AnswerStream`.
+            for each in messages if isinstance(item, RunArtifacts) and place.thread_ts is not None else ():
+                if streams.is_blank(each):
+                    yield partial(streams.discard, client, place.channel, each["ts"])
             if isinstance(item, RunArtifacts) and _may_be_marked(item, messages):
                 yield partial(self._background.remove_hourglass, item)
 

@@ -76,7 +76,8 @@ class ConversationState:
     def start(self, record: RunRecord, start_mode: StartMode = New()) -> SlackRun:  # noqa: B008 - it is frozen
         """Create the active run; its first message must be in the inbox."""
         self.inbox.give(record.first)
-        self.run = SlackRun(record, self.lease, self.inbox, self.workspace, start_mode)
+        may_stream = lambda: not self.cleanup.may_find_streams  # noqa: E731 - asked later
+        self.run = SlackRun(record, self.lease, self.inbox, self.workspace, start_mode, may_stream)
         return self.run
 
     async def end(self, run: SlackRun) -> None:
@@ -100,7 +101,7 @@ class ConversationState:
         notices = self._notices_of_held()
         self.run = None
         await self.cleanup.end_run(
-            closed, (run.status.artifacts, *run.requests.unsettled, *notices, *late), held_seq=inbox.held_seq
+            closed, (run.artifacts, *run.requests.unsettled, *notices, *late), held_seq=inbox.held_seq
         )
         for message_id in read - run.delivered_ids - {first.id}:  # the loop was cancelled before it reported them
             self.workspace.background.mark_delivered(message_id)

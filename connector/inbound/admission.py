@@ -185,6 +185,7 @@ class Admitter:
 
         `effective_ts` is the time of the post, or of the edit that added the mention; `edited_ts` of the last edit.
         """
+        message = replace(message, is_shared=True) if actor.is_shared else message
         calls_agent = message.mentions(self._bot_user) and _says_something(message, routed)
         if calls_agent and await self._may_have_missed_replies(message, effective_ts):
             # Stored before the message: if this process ends in between, Slack delivers the event again.

@@ -21,10 +21,11 @@ from connector.formatting.native import MOST_CHARS, native_markdown
 from connector.formatting.splitting import PIECE_CHARS, pieces
 from connector.protocols import StateChanges
 from connector.records import UNREADABLE
-from connector.slack_api import uploads
-from connector.slack_api.client import AnswerKey, best_effort
+from connector.slack_api import streams, uploads
+from connector.slack_api.client import AnswerKey, best_effort, post_metadata
 from connector.slack_api.errors import NO_THREAD, RetryDecision, SlackCallFailed, error_boundary
 from connector.slack_api.rate_limiter import CallSlot
+from connector.slack_api.streams import Streamed  # noqa: TC001 - of a field that pydantic reads
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
@@ -64,6 +65,7 @@ class Post:
         blocks: what Slack shows of the last message instead of its text; none: the text.
         is_rated: whether people can rate it by buttons below its last message.
         native: Markdown for one message with a `markdown` block, where it is shown better; `texts` if Slack refuses it.
+        streamed: the messages that show the beginning of `native`, and that are completed in place of a post.
         file: Markdown to share as a file before the messages; blank: none.
         number: its position among the posts of the run.
         in_doubt: whether an earlier owner may have posted it.
@@ -78,6 +80,7 @@ class Post:
     in_doubt: bool = False
     is_rated: bool = False
     native: str = ""
+    streamed: tuple[Streamed, ...] = ()
 
 
 _POST = TypeAdapter(Post)
@@ -269,18 +272,20 @@ class Outbox:
 
     async def _post(self, post: Post) -> None:
         """Post the messages of a post; if Slack rejects any, post one notice about it."""
-        refused = None
+        if post.streamed:
+            if await self._complete(post) is None:
+                return
+            for each in post.streamed:
+                discard = partial(streams.discard, self._client, self._place.channel, each.ts)
+                await best_effort(self._client.retry_until_done(discard))
         # A block may have been posted by an earlier owner: then it is found by its key.
         if post.native and (self._client.takes_markdown or post.in_doubt):
-            shown = ({"type": "markdown", "text": post.native},)
-            refused = await self._send(post, "\n\n".join(post.texts), f"{self._run_id}:{post.part}:native", shown)
-            if refused is None:
+            refused = await self._post_native(post)
+            if refused is None or refused.decision is not RetryDecision.TOO_MUCH:
+                await self._report_refused(post, refused)
                 return
-            if refused.decision is RetryDecision.TOO_MUCH:
-                self._client.takes_markdown = not refused.error.startswith("invalid_blocks")
-                log.warning("answer.no_markdown_block", error=refused.error)
-                refused = None
-        for number, text in enumerate(() if refused else post.texts):
+        refused = None
+        for number, text in enumerate(post.texts):
             key = f"{self._run_id}:{post.part}:{number}"
             blocks = post.blocks if number == len(post.texts) - 1 else ()
             failed = await self._send(post, text, key, blocks)
@@ -289,11 +294,43 @@ class Outbox:
                 results = [await self._send(post, piece, f"{key}.{place}") for place, piece in enumerate(short)]
                 failed = next(filter(None, results), None)
             refused = refused or failed
+        await self._report_refused(post, refused)
+
+    async def _report_refused(self, post: Post, refused: SlackCallFailed | None) -> None:
         if refused is not None:
             self._on_posted(post.part, "")
         if refused is not None and refused.error != NO_THREAD:
             notice = replace(post, by_agent=False, blocks=())
             await self._send(notice, texts.not_posted(refused.error), f"{self._run_id}:{post.part}:refused")
+
+    async def _post_native(self, post: Post) -> SlackCallFailed | None:
+        """Post the Markdown of a post as one message; as `_attempt`."""
+        shown = ({"type": "markdown", "text": post.native},)
+        refused = await self._send(post, "\n\n".join(post.texts), f"{self._run_id}:{post.part}:native", shown)
+        if refused is not None and refused.decision is RetryDecision.TOO_MUCH:
+            self._client.takes_markdown = not refused.error.startswith("invalid_blocks")
+            log.warning("answer.no_markdown_block", error=refused.error)
+        return refused
+
+    async def _complete(self, post: Post) -> SlackCallFailed | None:
+        """Complete the messages that show the beginning of a post; as `_attempt`."""
+        answer, text = self._answer_key(post), "\n\n".join(post.texts)
+        metadata = post_metadata(f"{self._run_id}:{post.part}:native", answer)
+        slot, confirm = CallSlot(run=self._first.user), self._lease.confirm
+        channel, is_rated = self._place.channel, post.is_rated and self._client.takes_feedback
+
+        async def send(*, in_doubt: bool) -> None:
+            below = (feedback_block(answer),) if is_rated and self._client.takes_feedback else ()
+            content = Content(text, below)
+            complete = partial(streams.complete, self._client, channel, post.streamed, post.native, content, metadata)
+            self._on_posted(post.part, await complete(slot, in_doubt=in_doubt, confirm=confirm))
+
+        failed = await self._attempt(post, send)
+        if failed is not None and is_rated and failed.error.startswith("invalid_blocks"):
+            self._client.takes_feedback = False
+            log.warning("feedback.no_buttons", error=failed.error)
+            failed = await self._attempt(replace(post, in_doubt=True), send)
+        return failed
 
     async def _send(
         self, post: Post, text: str, key: str, blocks: tuple[dict[str, Any], ...] = ()

@@ -17,6 +17,7 @@ from connector.formatting.content import one_line
 from connector.formatting.splitting import complete_sentences
 from connector.protocols import NO_TALK, Refused, RunFailed, StateChanges
 from connector.records import RunSummary, unknown_calls
+from connector.runs.answer_stream import AnswerStream
 from connector.runs.message_files import MessageFiles
 from connector.runs.outbox import Outbox, agent_post, question_post, service_post
 from connector.runs.requests import Requests
@@ -28,11 +29,11 @@ from connector.slack_api.client import key_of
 from connector.slack_api.errors import error_boundary
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
     from connector.events import Consent, StopRequest, ThreadAddress
     from connector.protocols import ConversationLease, Participation, ThreadFacts
-    from connector.records import BackupGap, PendingMessage, RequestRecord, RunRecord
+    from connector.records import BackupGap, PendingMessage, RequestRecord, RunArtifacts, RunRecord
     from connector.runs.inbox import Inbox
     from connector.runs.outbox import Post
     from connector.runs.run_slots import RunSlot
@@ -80,13 +81,14 @@ StartMode = New | Resumed | Unrecoverable | Finished
 class SlackRun:
     """A run from its first message to its last post."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913, PLR0917 - the parts of a run
         self,
         record: RunRecord,
         lease: ConversationLease,
         inbox: Inbox,
         workspace: WorkspaceContext,
         start_mode: StartMode = New(),
+        may_stream: Callable[[], bool] = lambda: True,
     ) -> None:
         self.record = record
         self.instance = workspace.router.instance(record.first.instance)
@@ -106,6 +108,15 @@ class SlackRun:
             name=worker_name(record.first) or (self.instance.persona.name if len(workspace.router.names()) > 1 else ""),
             keep_ts=self._keep_status,
             on_closed=self.outbox.close,
+        )
+        self.stream = AnswerStream(
+            workspace.background,
+            lease,
+            record,
+            self.instance.persona,
+            keep=self._keep_streams,
+            is_allowed=may_stream,
+            on_stopped=self._on_stream_stopped,
         )
         self.summary: RunSummary | None = None
         self._lease = lease
@@ -246,6 +257,21 @@ class SlackRun:
         self.record = replace(self.record, status_ts=ts)
         await self._lease.write(StateChanges(run=asdict(self.record)))
 
+    async def _keep_streams(self, streams: tuple[str, ...]) -> None:
+        self.record = replace(self.record, streams=streams)
+        await self._lease.write(StateChanges(run=asdict(self.record)))
+
+    def _on_stream_stopped(self) -> None:
+        """Stop the run: a person has stopped its stream, and no event has told who."""
+        if not self.record.stops:
+            self.stop(self.owner)
+
+    @property
+    def artifacts(self) -> RunArtifacts:
+        """The artifacts to remove when the run is over."""
+        shown = self.status.artifacts
+        return replace(shown, streams=self.stream.left, is_inherited=shown.is_inherited or self.stream.is_in_doubt)
+
     def _keep_requests(self, requests: Mapping[str, RequestRecord]) -> None:
         self.record = replace(self.record, requests=requests)
 
@@ -276,11 +302,13 @@ class SlackRun:
         """
         if not self.record.was_taken_over:
             await self._lease.write(StateChanges(run=asdict(self.record)))
+        self.stream.remove_left()
         async with self.outbox.delivering():
             if not isinstance(self._start_mode, Finished):
                 async with self.status.shown():
                     with self._time_limit():
                         await self._run()
+                    await self.stream.close()
                     await self.outbox.empty()
 
     @contextmanager
@@ -437,7 +465,7 @@ class SlackRun:
         summary = self.summary = self.summary or RunSummary("success")
         was_cancelled = summary.status == "cancelled"
         markdown = f"{answer.strip()} …" if was_cancelled and answer.strip() else answer
-        text = agent_post(str(summary.part or self._parts + 1), self._of_worker(markdown.strip()))
+        text = await self._answer_post(summary.part or self._parts + 1, markdown.strip())
         if self._background.options.feedback and not was_cancelled and not self.place.worker:
             text = tuple(replace(post, is_rated=True) for post in text)
         if was_cancelled:
@@ -449,6 +477,17 @@ class SlackRun:
             notice = ""
         notice = self._of_worker(notice or ("" if text else texts.NO_ANSWER))
         await self._post_last(summary.status, answer, *text, *service_post("end", notice))
+
+    async def _answer_post(self, part: int, markdown: str) -> tuple[Post, ...]:
+        """Return the post of a text of the agent, whose beginning may be in the thread."""
+        posts = agent_post(str(part), self._of_worker(markdown))
+        # A longer one becomes a file, or several messages.
+        is_one = len(posts) == 1 and not posts[0].file
+        native, shown = await self.stream.hand_over(part, markdown if is_one else "")
+        if not shown:
+            return posts
+        self.record = replace(self.record, streams=self.stream.left)
+        return (replace(posts[0], native=native, streamed=shown),)
 
     def _of_worker(self, text: str) -> str:
         """Return a text of the run, with the name of its worker, if it is one's."""
@@ -493,6 +532,9 @@ class SlackRun:
         await self.steering.open()
 
     async def _on_progress(self, event: str, data: dict[str, Any]) -> None:
+        if event == "writing:text":
+            self.stream.on_text(data["part"], data["at"], data["text"])
+            return
         match event:
             case "executing":
                 await self._start_steering()
@@ -516,8 +558,10 @@ class SlackRun:
             case "text":
                 self._parts = data.get("part", self._parts + 1)
                 text = complete_sentences(data["text"]) if data.get("partial") else data["text"]
-                if text:
-                    await self.outbox.add(*agent_post(str(self._parts), self._of_worker(text)))
+                posts = await self._answer_post(self._parts, text)
+                # A stream that a post completes is no longer one to delete.
+                is_shown = any(each.streamed for each in posts)
+                await self.outbox.add(*posts, run=(lambda: asdict(self.record)) if is_shown else None)
             case "complete":
                 self.summary = RunSummary.of(data)
         self.status.on_event(event, data)

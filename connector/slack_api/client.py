@@ -131,6 +131,14 @@ class AnswerKey(NamedTuple):
     part: int
 
 
+def post_metadata(key: str, answer: AnswerKey | None = None) -> str:
+    """Return the metadata of a post with an idempotency key, in JSON; `answer` as in `answer_of`."""
+    payload = {"key": key}
+    if answer is not None:
+        payload |= {"prompt": answer.prompt_id, "instance": answer.instance}
+    return json.dumps({"event_type": _POST_EVENT, "event_payload": payload})
+
+
 def answer_of(message: Message) -> AnswerKey | None:
     """Return the key of an answer of an agent; `None` for other messages."""
     payload, part = (message.get("metadata") or {}).get("event_payload") or {}, key_of(message).split(":")[1:2]
@@ -161,6 +169,8 @@ class SlackClient:
         self.takes_feedback = True
         # Whether Slack accepts `markdown` blocks; True until it refuses one.
         self.takes_markdown = True
+        # Whether the app has streams; True until Slack says otherwise.
+        self.takes_streams = True
         self._closed_by: asyncio.Future[SlackCallFailed] = asyncio.get_running_loop().create_future()
 
     async def closed(self) -> SlackCallFailed:
@@ -185,15 +195,12 @@ class SlackClient:
         is looked up first. `confirm` is awaited right before each attempt; an exception from it prevents the attempt.
         """
         slot = slot or CallSlot(run=place.conversation_id)
-        payload = {"key": key}
-        if answer is not None:
-            payload |= {"prompt": answer.prompt_id, "instance": answer.instance}
         arguments: Arguments = {
             "channel": place.channel,
             **content.arguments(),
             "unfurl_links": False,
             "unfurl_media": False,
-            "metadata": json.dumps({"event_type": _POST_EVENT, "event_payload": payload}),
+            "metadata": post_metadata(key, answer),
         }
         if place.thread_ts is not None:
             arguments["thread_ts"] = place.thread_ts
@@ -353,6 +360,21 @@ class SlackClient:
                 log.info("slack.retry", method=method, error=e.error, retry_after_s=e.retry_after_s)
                 if e.error != LIMITED:
                     await asyncio.sleep(_BETWEEN_ATTEMPTS.delay_s(failed))
+
+    async def try_once(
+        self,
+        method: str,
+        arguments: Arguments | Callable[[], Arguments],
+        slot: CallSlot,
+        confirm: Confirm | None = None,
+    ) -> dict[str, Any]:
+        """Call a method when the rate limiter grants it, without a retry; `confirm` as in `post`.
+
+        Raises:
+            SlackCallFailed: Slack refused, or did not answer: then the call may have taken effect.
+            CallCancelled: the call was cancelled while it waited.
+        """
+        return await self._attempt(method, arguments, slot, PendingCalls(confirm=confirm), send=True)
 
     async def _attempt(
         self,

@@ -61,6 +61,9 @@ _MAX_WAIT_S = 60.0
 _SHRINK_TO = 0.85
 # Errors without fallback: another provider would, or should, refuse the request too.
 _FINAL = (ContentFilterError, InvalidRequestError, ContextLengthError)
+# Text that people may see while it is written: most texts before a tool call are shorter.
+_SENTENCE_CHARS, _SHOWN_CHARS = 80, 200
+_BETWEEN_REPORTS_S = 0.25
 # Finish reasons of refused answers.
 REFUSED = ("refusal", "content_filter")
 
@@ -90,7 +93,6 @@ class ModelCaller:
         self._retry_policy = RetryPolicy(run, providers)
         self._model: Model | None = None
         self._call: _StreamingCall | None = None
-        self._writing: CancellableTask[None] | None = None
         self._read: list[ContextInjection] = []  # the ephemeral injections of the last answered request
 
     def cancel(self) -> None:
@@ -145,7 +147,8 @@ class ModelCaller:
         if run.inbox.pending and run.inbox.has_urgent:  # it arrived during hooks or compaction
             return None
         early = partial(self._calls.begin_early, is_used=model.requests.is_used, seen=set()) if tools_allowed else None
-        stream = ResponseStream(early, self._report_writing if run.on_progress is not None else None)
+        written = None if run.on_progress is None else WrittenText(run)
+        stream = ResponseStream(early, None if written is None else written.add)
         call = self._call = _StreamingCall(run, model, request, stream)
         try:
             await call.task.wait()
@@ -153,9 +156,8 @@ class ModelCaller:
             self._call = None
             run.deadlines.clear(call)
             stream.close()  # ignore what the provider still sends
-            if self._writing is not None:
-                await self._writing.wait()
-                self._writing = None
+            if written is not None:
+                await written.end()
         returned: object = call.task.value if call.task.is_finished else None
         answer = returned if isinstance(returned, ChatResponse) else None
         usage = answer.usage if answer else stream.usage
@@ -177,10 +179,6 @@ class ModelCaller:
         if not run.hooks.listens(events.PROVIDER_RESPONSE):
             return answer
         return await self._checked(model, answer, stream)
-
-    def _report_writing(self) -> None:
-        """Report that the model writes text for people, without delaying the stream."""
-        self._writing = CancellableTask(self._run.progress("writing"))
 
     async def _checked(self, model: Model, answer: ChatResponse, stream: ResponseStream) -> ChatResponse:
         payload = {"provider": model.name, "response": answer, "usage": answer.usage}
@@ -255,6 +253,45 @@ class ModelCaller:
         except TimeoutError:
             self._run.check_end()
             raise
+
+
+class WrittenText:
+    """Reports that a model call writes text for people, and then the text itself, without delaying the stream.
+
+    `writing` is reported once, when the text has more than a sentence. A longer text is reported in batches, as
+    `writing:text` with the `text`, the number of the `part` that it belongs to, and its place `at` in it.
+    """
+
+    def __init__(self, run: Run) -> None:
+        self._run = run
+        self._part, self._at = run.interim_texts.next_number, len(run.interim_texts.pending_text)
+        self._pieces: list[str] = []
+        self._chars = 0
+        self._reports: list[CancellableTask[None]] = []
+
+    def add(self, delta: str) -> None:
+        """Take a text delta; this is the hot path."""
+        self._pieces.append(delta)
+        before, self._chars = self._chars, self._chars + len(delta)
+        if before <= _SENTENCE_CHARS < self._chars:
+            self._reports.append(CancellableTask(self._run.progress("writing")))
+        if before <= _SHOWN_CHARS < self._chars:
+            self._reports.append(CancellableTask(self._report()))
+
+    async def _report(self) -> None:
+        while True:
+            text, self._pieces = "".join(self._pieces), []
+            if text:
+                await self._run.progress("writing:text", text=text, part=self._part, at=self._at)
+                self._at += len(text)
+            await asyncio.sleep(_BETWEEN_REPORTS_S)
+
+    async def end(self) -> None:
+        """End the reports: the answer itself follows."""
+        for report in self._reports[1:]:
+            report.cancel()
+        for report in self._reports:
+            await report.wait()
 
 
 class _StreamingCall:

@@ -105,6 +105,7 @@ class SlackConfig(Section):
         suggested_prompts: up to four prompts that people can send by a click in their direct messages with the bot.
         command: name of the slash command, such as `/agent`. Default: the name of the first agent after a slash.
         feedback: whether answers have buttons by which people rate them.
+        answers: `stream` (people see the text of an answer while it is written, where Slack allows that) or `post`.
         max_file_mb: size of a file that people send, in millions of bytes; larger ones are refused. 0: no files.
         file_timeout_s: time for the download of one file.
         listeners: functions that add listeners of the deployment to a slack-bolt `AsyncApp`.
@@ -125,6 +126,7 @@ class SlackConfig(Section):
     suggested_prompts: SuggestedPrompts = ()
     command: str | None = Field(default=None, pattern=r"^/[a-z0-9_-]{1,31}$")
     feedback: bool = True
+    answers: Literal["stream", "post"] = "stream"
     max_file_mb: int = Field(default=25, ge=0, le=1000)
     file_timeout_s: float = Field(default=30, gt=0, le=600, allow_inf_nan=False)
     listeners: tuple[Annotated[Any, BeforeValidator(_imported)], ...] = ()

@@ -162,7 +162,6 @@ class ChatResponse(_ContractModel):
 
 
 # In characters. A remark before tool calls is usually shorter.
-_SENTENCE_CHARS = 80
 
 
 class ResponseStream:
@@ -171,20 +170,18 @@ class ResponseStream:
     The provider calls `text` for each text delta and `block` for each finished block, in order; the deltas of a text
     block come before the block. Both are synchronous: token deltas do not cross the hook bus. `pieces` counts them,
     so that stalls can be detected. `usage` is the usage so far, if the provider reports it before the end; it is also
-    the cost of an interrupted call. `on_block` is called with each block after it was added, `on_writing` once, when
-    the text has more than a sentence.
+    the cost of an interrupted call. `on_block` is called with each block after it was added, `on_text` with each delta.
     """
 
     def __init__(
         self,
         on_block: Callable[[ContentBlock], None] | None = None,
-        on_writing: Callable[[], None] | None = None,
+        on_text: Callable[[str], None] | None = None,
     ) -> None:
         self.pieces = 0
         self.usage: Usage | None = None
         self._on_block = on_block
-        self._on_writing = on_writing
-        self._written = 0
+        self._on_text = on_text
         self._blocks: list[ContentBlock] = []
         self._open_text: list[str] = []
 
@@ -195,11 +192,8 @@ class ResponseStream:
     def text(self, delta: str) -> None:
         self.pieces += 1
         self._open_text.append(delta)
-        if self._on_writing is not None:
-            self._written += len(delta)
-            if self._written > _SENTENCE_CHARS:
-                on_writing, self._on_writing = self._on_writing, None
-                on_writing()
+        if self._on_text is not None:
+            self._on_text(delta)
 
     def block(self, block: ContentBlock) -> None:
         self.pieces += 1
@@ -210,8 +204,8 @@ class ResponseStream:
             self._on_block(block)
 
     def close(self) -> None:
-        """Stop calling `on_block` and `on_writing`: what arrives after the call ended is ignored."""
-        self._on_block = self._on_writing = None
+        """Stop calling `on_block` and `on_text`: what arrives after the call ended is ignored."""
+        self._on_block = self._on_text = None
 
     def valid_blocks(
         self, complete: list[ContentBlock] | None = None, calls: Collection[str] = frozenset()

@@ -1,0 +1,161 @@
+"""Slack's streams: a message that shows a text while it is written, and is completed once."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import structlog
+
+from connector.slack_api.client import PendingCalls
+from connector.slack_api.errors import NO_THREAD, SlackCallFailed
+from connector.slack_api.rate_limiter import CallSlot, Priority
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from connector.events import SlackMessage
+    from connector.formatting.content import Content
+    from connector.protocols import Persona
+    from connector.slack_api.client import Confirm, SlackClient
+
+log = structlog.get_logger(__name__)
+
+_START, _APPEND, _STOP = "chat.startStream", "chat.appendStream", "chat.stopStream"
+# What a stream that is to end may answer: it has ended, or is gone.
+_ENDED = ("message_not_in_streaming_state", "message_not_found", "stopped_by_user")
+
+
+@dataclass(frozen=True, slots=True)
+class Streamed:
+    """A message that shows a part of a post's Markdown.
+
+    Args:
+        at: where its part begins, in characters.
+        sent: number of characters of its part that it shows; -1: unknown.
+        opening, closing: the fences that continue and end a code block that begins or goes on elsewhere.
+        is_ended: whether it is complete, because the next message continues.
+    """
+
+    ts: str
+    at: int = 0
+    sent: int = 0
+    opening: str = ""
+    closing: str = ""
+    is_ended: bool = False
+
+
+async def start(
+    client: SlackClient, first: SlackMessage, persona: Persona, slot: CallSlot, confirm: Confirm | None = None
+) -> str:
+    """Start a stream without text in the thread of a message, and return its ts. It is not retried.
+
+    Raises:
+        SlackCallFailed: Slack refused, or did not answer: then the stream may exist.
+    """
+    arguments: dict[str, Any] = {"channel": first.channel, "thread_ts": first.place.thread_ts}
+    arguments |= {"username": persona.name, "icon_emoji": persona.emoji}
+    if not first.direct:
+        arguments |= {"recipient_user_id": first.user, "recipient_team_id": first.team}
+    return str((await client.try_once(_START, arguments, slot, confirm))["ts"])
+
+
+async def append(client: SlackClient, channel: str, ts: str, text: Callable[[], str], slot: CallSlot) -> None:
+    """Append to a stream what `text` returns when the call is granted. It is not retried.
+
+    Raises:
+        SlackCallFailed: Slack refused, or did not answer: then the text may have been appended.
+    """
+    await client.try_once(_APPEND, lambda: {"channel": channel, "ts": ts, "markdown_text": text()}, slot)
+
+
+async def end(client: SlackClient, channel: str, ts: str, closing: str, slot: CallSlot) -> None:
+    """End a stream whose text goes on in another message.
+
+    Raises:
+        SlackCallFailed: Slack refused, or did not answer.
+    """
+    closed = {"markdown_text": closing} if closing else {}
+    await client.try_once(_STOP, {"channel": channel, "ts": ts, **closed}, slot)
+
+
+async def complete(  # noqa: PLR0913, PLR0917 - the parts of a post
+    client: SlackClient,
+    channel: str,
+    streamed: Sequence[Streamed],
+    native: str,
+    content: Content,
+    metadata: str,
+    slot: CallSlot,
+    *,
+    in_doubt: bool,
+    confirm: Confirm,
+) -> str:
+    """Complete the messages of a stream, and return the ts of the last one. Repeated calls have the same result.
+
+    `native` is the whole Markdown, `content` has the text of the whole post and the blocks below it.
+
+    Raises:
+        SlackCallFailed: Slack refused; the messages may be incomplete.
+    """
+    for each, following in zip(streamed, [*streamed[1:], None], strict=True):
+        if each.is_ended and following is not None and not in_doubt:
+            continue
+        text, blocks = native[each.at : following.at if following else None], () if following else content.blocks
+        named = {} if following else {"metadata": metadata}
+        if following is None and each.sent >= 0 and not in_doubt:
+            rest = text[each.sent :] if each.sent else continued(each, text)
+            stop = {"channel": channel, "ts": each.ts, "blocks": json.dumps(blocks), **named}
+            try:
+                stopped = await client.try_once(_STOP, stop | ({"markdown_text": rest} if rest else {}), slot, confirm)
+            except SlackCallFailed as e:
+                log.info("stream.not_stopped", error=str(e))
+            else:
+                await _require_thread(client, channel, stopped)
+                return each.ts
+        once = PendingCalls(confirm=confirm)
+        await client.call(_STOP, {"channel": channel, "ts": each.ts}, slot, done=_ENDED, once=once)
+        shown = [{"type": "markdown", "text": f"{continued(each, text)}{each.closing}"}, *blocks]
+        update = {"channel": channel, "ts": each.ts, "text": content.text, "blocks": json.dumps(shown), "parse": "none"}
+        await client.call("chat.update", update | named, slot, once=once)
+    return streamed[-1].ts
+
+
+def continued(message: Streamed, text: str) -> str:
+    """Return the first text of a message; it may go on with a code block."""
+    return f"{message.opening}{text.lstrip(chr(10))}" if message.opening else text.lstrip("\n")
+
+
+async def discard(client: SlackClient, channel: str, ts: str, run: str = "") -> None:
+    """Delete a stream, if it exists; `run` as in `CallSlot`.
+
+    Raises:
+        SlackCallFailed: Slack refused, or did not answer.
+    """
+    slot = CallSlot(Priority.STATUS, run)
+    try:
+        await client.call(_STOP, {"channel": channel, "ts": ts}, slot, done=_ENDED)
+    except SlackCallFailed as e:
+        if e.is_transient:
+            raise
+        log.info("stream.not_stopped", error=str(e))
+    await client.delete(channel, ts, run)
+
+
+def is_blank(message: dict[str, Any]) -> bool:
+    """Return whether a message is a stream of the bot whose process ended before it had text."""
+    has_content = any(message.get(name) for name in ("text", "blocks", "files", "attachments", "metadata"))
+    return bool(message.get("bot_id")) and not has_content
+
+
+async def _require_thread(client: SlackClient, channel: str, stopped: dict[str, Any]) -> None:
+    """Delete a message that Slack put into the channel, because the thread's root was deleted.
+
+    Raises:
+        SlackCallFailed: the root was deleted.
+    """
+    message = stopped.get("message")
+    if message and "thread_ts" not in message:
+        await client.delete(channel, str(stopped["ts"]))
+        raise SlackCallFailed(_STOP, NO_THREAD)
