@@ -165,8 +165,28 @@ class TestProgress:
         written = streaming(*["word "] * 100, then=say("word " * 100))
         agent = await make_agent(call(use("echo", "a")), written, tools=[echo()])
         await agent.run()
-        assert agent.progress.names()[-3:] == ["thinking", "writing", "complete"]
+        assert [name for name in agent.progress.names() if name != "writing:text"][-3:] == [
+            "thinking",
+            "writing",
+            "complete",
+        ]
         assert agent.progress.names().count("writing") == 1
+
+    async def test_a_long_text_is_reported_while_it_is_written_with_its_place(self) -> None:
+        reported = asyncio.Event()
+        written = streaming("word " * 50, reported, "more " * 10, then=say("word " * 50 + "more " * 10))
+        agent = await make_agent(streaming("Yes. " * 50, then=say("Yes. " * 50, finish_reason="length")), written)
+
+        async def follow(event: str, data: dict[str, Any]) -> None:
+            seen.append((event, data))
+            if event == "writing:text" and data["text"].startswith("word"):
+                reported.set()
+
+        seen: list[tuple[str, dict[str, Any]]] = []
+        whole = await soon(agent.session.execute("go", on_progress=follow))
+        reports = [data for event, data in seen if event == "writing:text"]
+        assert reports[-1] == {"text": "word " * 50, "part": 1, "at": 250}
+        assert all(whole[data["at"] :].startswith(data["text"]) for data in reports)
 
     async def test_start_and_end_of_a_tool_have_the_id_of_the_call(self) -> None:
         batch = call(use("echo", "a"), use("break", "b"))
