@@ -13,6 +13,7 @@ import structlog
 
 from connector.formatting.native import MOST_CHARS, begun, native_markdown
 from connector.slack_api import streams
+from connector.slack_api.client import AnswerKey, post_metadata
 from connector.slack_api.errors import LIMITED, RetryDecision, SlackCallFailed, error_boundary
 from connector.slack_api.rate_limiter import CallCancelled, CallSlot, CancelScope, Priority
 from connector.slack_api.streams import Streamed
@@ -63,7 +64,8 @@ class AnswerStream:
         self.background = background
         self.client = background.client
         self.lease = lease
-        self.first = record.first.message
+        self.first, self.run_id = record.first.message, record.id
+        self.answer = partial(AnswerKey, record.first.instance, record.first.id)
         self.persona = persona
         self.is_allowed, self._keep, self._on_stopped = is_allowed, keep, on_stopped
         # The streams that no post completes.
@@ -153,6 +155,8 @@ class _Part:
         self._scope = CancelScope()
         self._slot = CallSlot(Priority.STATUS, stream.first.user, self._scope)
         self._began_s = 0.0
+        # Slack takes no more text in the last message.
+        self._is_full = False
         self._changed, self._ended = asyncio.Event(), asyncio.Event()
         self._task: asyncio.Task[None] | None = None
 
@@ -196,10 +200,11 @@ class _Part:
         if not self._news():
             return
         now_s = asyncio.get_running_loop().time()
-        if self.messages and not self.messages[-1].is_ended and now_s - self._began_s > _ROTATE_S:
+        if self.messages and not self._is_full and now_s - self._began_s > _ROTATE_S:
             await self._end_message()
-        if not self.messages or self.messages[-1].is_ended:
+        if not self.messages or self._is_full:
             if not self._stream.is_allowed():
+                self._changed.set()  # ask again
                 return
             await self._start()
         last = self.messages[-1]
@@ -226,7 +231,7 @@ class _Part:
         except BaseException as e:
             stream.is_in_doubt = stream.is_in_doubt or not isinstance(e, SlackCallFailed) or e.is_transient
             raise
-        self._began_s = asyncio.get_running_loop().time()
+        self._began_s, self._is_full = asyncio.get_running_loop().time(), False
         self.messages.append(Streamed(ts, at=len(self.sent), opening=f"{fence}{language}\n" if fence else ""))
         await stream.started(ts)
 
@@ -234,8 +239,10 @@ class _Part:
         """End the message: the next text begins another one."""
         last, (fence, _) = self.messages[-1], _open_fence(self.sent)
         ended = replace(last, closing=f"\n{fence}" if fence else "")
-        self.messages[-1] = replace(ended, sent=-1)
-        await streams.end(self._stream.client, self._channel, last.ts, ended.closing, self._slot)
+        self.messages[-1], self._is_full = replace(ended, sent=-1), True
+        key, answer = f"{self._stream.run_id}:{self.number}:native", self._stream.answer(self.number)
+        metadata = post_metadata(f"{key}.{len(self.messages) - 1}", answer)
+        await streams.end(self._stream.client, self._channel, last.ts, ended.closing, metadata, self._slot)
         self.messages[-1] = replace(ended, is_ended=True)
 
     def _lose_track(self) -> None:
@@ -248,7 +255,9 @@ class _Part:
             self._changed.set()  # the rate limiter waits
         elif failed.error == _EXPIRED and self.messages and self.messages[-1].sent > 0:
             # Nothing of the last call has arrived: it begins the next message.
-            self.messages[-1] = replace(self.messages[-1], is_ended=True)
+            fence, _ = _open_fence(self.sent)
+            self.messages[-1] = replace(self.messages[-1], closing=f"\n{fence}" if fence else "")
+            self._is_full = True
             self._changed.set()
         else:
             self._lose_track()

@@ -22,7 +22,7 @@ from connector.formatting.splitting import PIECE_CHARS, pieces
 from connector.protocols import StateChanges
 from connector.records import UNREADABLE
 from connector.slack_api import streams, uploads
-from connector.slack_api.client import AnswerKey, best_effort, post_metadata
+from connector.slack_api.client import AnswerKey, best_effort
 from connector.slack_api.errors import NO_THREAD, RetryDecision, SlackCallFailed, error_boundary
 from connector.slack_api.rate_limiter import CallSlot
 from connector.slack_api.streams import Streamed  # noqa: TC001 - of a field that pydantic reads
@@ -171,6 +171,12 @@ class Outbox:
         pending = [_pending(part, data) for part, data in posts.items() if data != _POSTED]
         for post in sorted(pending, key=lambda post: post.number):
             self._waiting.put_nowait((post, None))
+        self._undelivered = len(pending)
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether no post waits for its delivery."""
+        return self._undelivered == 0
 
     async def add(self, *posts: Post, run: Record | None = None, closed: Mapping[int, End] = _NOTHING) -> None:
         """Append posts, except those whose part is known.
@@ -224,6 +230,7 @@ class Outbox:
             else:
                 await self._post(await self._with_its_file(post) if post.file else post)
             await self._lease.write(StateChanges(posts={post.part: _POSTED}))
+            self._undelivered -= 1
             self._waiting.task_done()
 
     def _store(
@@ -231,6 +238,7 @@ class Outbox:
     ) -> asyncio.Task[None]:
         numbered = [replace(post, number=len(self._known) + place) for place, post in enumerate(posts, 1)]
         self._known.update(post.part for post in posts)
+        self._undelivered += len(posts)
 
         async def write() -> None:
             written = {post.part: asdict(post) for post in numbered}
@@ -315,15 +323,15 @@ class Outbox:
     async def _complete(self, post: Post) -> SlackCallFailed | None:
         """Complete the messages that show the beginning of a post; as `_attempt`."""
         answer, text = self._answer_key(post), "\n\n".join(post.texts)
-        metadata = post_metadata(f"{self._run_id}:{post.part}:native", answer)
+        key = f"{self._run_id}:{post.part}:native"
         slot, confirm = CallSlot(run=self._first.user), self._lease.confirm
         channel, is_rated = self._place.channel, post.is_rated and self._client.takes_feedback
 
         async def send(*, in_doubt: bool) -> None:
             below = (feedback_block(answer),) if is_rated and self._client.takes_feedback else ()
             content = Content(text, below)
-            complete = partial(streams.complete, self._client, channel, post.streamed, post.native, content, metadata)
-            self._on_posted(post.part, await complete(slot, in_doubt=in_doubt, confirm=confirm))
+            complete = partial(streams.complete, self._client, channel, post.streamed, post.native, content)
+            self._on_posted(post.part, await complete(key, answer, slot, in_doubt=in_doubt, confirm=confirm))
 
         failed = await self._attempt(post, send)
         if failed is not None and is_rated and failed.error.startswith("invalid_blocks"):

@@ -115,7 +115,8 @@ class SlackRun:
             record,
             self.instance.persona,
             keep=self._keep_streams,
-            is_allowed=may_stream,
+            # Messages appear in the order of their texts.
+            is_allowed=lambda: self.outbox.is_idle and may_stream(),
             on_stopped=self._on_stream_stopped,
         )
         self.summary: RunSummary | None = None

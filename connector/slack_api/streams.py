@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import structlog
 
-from connector.slack_api.client import PendingCalls
+from connector.slack_api.client import PendingCalls, key_of, post_metadata
 from connector.slack_api.errors import NO_THREAD, SlackCallFailed
 from connector.slack_api.rate_limiter import CallSlot, Priority
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from connector.events import SlackMessage
     from connector.formatting.content import Content
     from connector.protocols import Persona
-    from connector.slack_api.client import Confirm, SlackClient
+    from connector.slack_api.client import AnswerKey, Confirm, SlackClient
 
 log = structlog.get_logger(__name__)
 
@@ -35,7 +35,7 @@ class Streamed:
         at: where its part begins, in characters.
         sent: number of characters of its part that it shows; -1: unknown.
         opening, closing: the fences that continue and end a code block that begins or goes on elsewhere.
-        is_ended: whether it is complete, because the next message continues.
+        is_ended: whether it is complete: the next message continues.
     """
 
     ts: str
@@ -70,14 +70,16 @@ async def append(client: SlackClient, channel: str, ts: str, text: Callable[[], 
     await client.try_once(_APPEND, lambda: {"channel": channel, "ts": ts, "markdown_text": text()}, slot)
 
 
-async def end(client: SlackClient, channel: str, ts: str, closing: str, slot: CallSlot) -> None:
+async def end(  # noqa: PLR0913, PLR0917 - the parts of a post
+    client: SlackClient, channel: str, ts: str, closing: str, metadata: str, slot: CallSlot
+) -> None:
     """End a stream whose text goes on in another message.
 
     Raises:
         SlackCallFailed: Slack refused, or did not answer.
     """
     closed = {"markdown_text": closing} if closing else {}
-    await client.try_once(_STOP, {"channel": channel, "ts": ts, **closed}, slot)
+    await client.try_once(_STOP, {"channel": channel, "ts": ts, "metadata": metadata, **closed}, slot)
 
 
 async def complete(  # noqa: PLR0913, PLR0917 - the parts of a post
@@ -86,7 +88,8 @@ async def complete(  # noqa: PLR0913, PLR0917 - the parts of a post
     streamed: Sequence[Streamed],
     native: str,
     content: Content,
-    metadata: str,
+    key: str,
+    answer: AnswerKey,
     slot: CallSlot,
     *,
     in_doubt: bool,
@@ -94,31 +97,43 @@ async def complete(  # noqa: PLR0913, PLR0917 - the parts of a post
 ) -> str:
     """Complete the messages of a stream, and return the ts of the last one. Repeated calls have the same result.
 
-    `native` is the whole Markdown, `content` has the text of the whole post and the blocks below it.
+    `native` is the whole Markdown, `content` has the text of the whole post and the blocks below it, `key` is its
+    idempotency key.
 
     Raises:
         SlackCallFailed: Slack refused; the messages may be incomplete.
     """
-    for each, following in zip(streamed, [*streamed[1:], None], strict=True):
+    for place, (each, following) in enumerate(zip(streamed, [*streamed[1:], None], strict=True)):
         if each.is_ended and following is not None and not in_doubt:
             continue
         text, blocks = native[each.at : following.at if following else None], () if following else content.blocks
-        named = {} if following else {"metadata": metadata}
+        message_key = f"{key}.{place}" if following else key
+        if in_doubt and await _is_complete(client, channel, each.ts, message_key):
+            continue
+        metadata, once = post_metadata(message_key, answer), PendingCalls(confirm=confirm)
         if following is None and each.sent >= 0 and not in_doubt:
             rest = text[each.sent :] if each.sent else continued(each, text)
-            stop = {"channel": channel, "ts": each.ts, "blocks": json.dumps(blocks), **named}
+            stop = {"channel": channel, "ts": each.ts, "blocks": json.dumps(blocks), "metadata": metadata}
             try:
                 stopped = await client.try_once(_STOP, stop | ({"markdown_text": rest} if rest else {}), slot, confirm)
             except SlackCallFailed as e:
                 log.info("stream.not_stopped", error=str(e))
+                if e.is_transient and await _is_complete(client, channel, each.ts, message_key):
+                    continue
             else:
                 await _require_thread(client, channel, stopped)
-                return each.ts
-        once = PendingCalls(confirm=confirm)
+                continue
         await client.call(_STOP, {"channel": channel, "ts": each.ts}, slot, done=_ENDED, once=once)
-        shown = [{"type": "markdown", "text": f"{continued(each, text)}{each.closing}"}, *blocks]
-        update = {"channel": channel, "ts": each.ts, "text": content.text, "blocks": json.dumps(shown), "parse": "none"}
-        await client.call("chat.update", update | named, slot, once=once)
+        body = f"{continued(each, text)}{each.closing}"
+        shown = json.dumps([{"type": "markdown", "text": body}, *blocks])
+        update = {"channel": channel, "ts": each.ts, "blocks": shown, "metadata": metadata, "parse": "none"}
+        update["text"] = body if len(streamed) > 1 else content.text
+        try:
+            await client.call("chat.update", update, slot, once=once)
+        except SlackCallFailed as e:
+            # Slack lets nobody edit a message with the name of an agent; an earlier one is complete as it is.
+            if following is None or each.sent < 0 or e.error != "cant_update_message":
+                raise
     return streamed[-1].ts
 
 
@@ -147,6 +162,11 @@ def is_blank(message: dict[str, Any]) -> bool:
     """Return whether a message is a stream of the bot whose process ended before it had text."""
     has_content = any(message.get(name) for name in ("text", "blocks", "files", "attachments", "metadata"))
     return bool(message.get("bot_id")) and not has_content
+
+
+async def _is_complete(client: SlackClient, channel: str, ts: str, key: str) -> bool:
+    message = await client.history.message(channel, ts)
+    return message is not None and key_of(message) == key
 
 
 async def _require_thread(client: SlackClient, channel: str, stopped: dict[str, Any]) -> None:

@@ -19,6 +19,7 @@ from simulated.service.store_observer import OTHER_TEAM
 from connector.protocols import NO_TALK, MessageAuthor, PersonAnswer, StateChanges
 from connector.runs.background_tasks import BackgroundTasks
 from connector.slack_api.client import SlackClient, ThreadHistory
+from connector.slack_api.errors import SlackCallFailed
 from orchestrator_interactive.interactions.states import RunFinishedState
 from orchestrator_interactive.interactions.stores.memory import MemoryStore
 from orchestrator_interactive.kernel import HookResult
@@ -51,6 +52,23 @@ table = partial(override, RunTable)
 client = partial(override, SlackClient)
 sessions = partial(override, Sessions)
 slots = partial(override, Slots)
+
+
+# Streams.
+
+
+async def ignore_failures(self, method, arguments, slot, confirm=None):
+    try:
+        return await SlackClient.try_once(self, method, arguments, slot, confirm)
+    except SlackCallFailed:
+        if method != "chat.stopStream":
+            raise
+        return {}
+
+
+async def delete_nothing_blank(self, channel, ts, run=""):
+    if (found := await self.history.message(channel, ts)) is None or found.get("text"):
+        await SlackClient.delete(self, channel, ts, run)
 
 
 # Approvals.
@@ -753,6 +771,12 @@ DEFECTS = {
     ),
     "a message during a run loses its files": defect(
         *("was read without its file", "files"), sessions=sessions(inject=inject_without_files)
+    ),
+    "a stream that was not stopped counts as complete": defect(
+        *("is left", "streams", "failing Slack"), client=client(try_once=ignore_failures)
+    ),
+    "a stream of which a killed process did not hear stays": defect(
+        *("is left", "streams", "kills", "failing Slack"), client=client(delete=delete_nothing_blank)
     ),
     "talk is read twice": defect(" times.", "existing threads", sessions=sessions(execute=execute_with_talk_twice)),
     "a session hangs": defect("still has work", sessions=sessions(execute=never_answer)),

@@ -11,7 +11,7 @@ from scenario import Scenario, scenario
 
 from local_slack import DropAfterCall
 
-START, APPEND, STOP, UPDATE = "chat.startStream", "chat.appendStream", "chat.stopStream", "chat.update"
+START, APPEND, STOP, LOOK = "chat.startStream", "chat.appendStream", "chat.stopStream", "conversations.replies"
 BEGUN = "".join(f"Sentence number {n} of the answer is not short. " for n in range(8))
 WHOLE = f"{BEGUN}And it has an end."
 
@@ -93,7 +93,7 @@ async def test_a_process_that_is_killed_after_it_completed_a_stream_leaves_one_a
         await there.say("@alpha look")
         await there.sees("Sentence number 7")
         there.slack.faults.next(STOP, DropAfterCall())
-        hold = there.hold(UPDATE)
+        hold = there.hold(LOOK)
         writing.open()
         await hold.reached.wait()
         await there.sees("And it has an end.")

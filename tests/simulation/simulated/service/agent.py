@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from random import Random
 from typing import Any
 
 from orchestrator_interactive.kernel import ModelInfo, ProviderInfo, ResponseStream, ToolResult
@@ -23,12 +24,14 @@ from orchestrator_interactive.kernel.contracts.messages import (
 )
 from orchestrator_interactive.kernel.contracts.request_validation import problems_of
 from simulated.engine import PROCESS
-from simulated.simulation import Simulation
+from simulated.simulation import Simulation, rng_for
 
 from .store_observer import StoreObserver
 
 # So long that two such texts are two messages in Slack.
 _FILLER = "and so on " * 250
+# So long that people see a text while it is written.
+_SENTENCES = "And so on. " * 20
 # The retries of a failed call; the next failure ends the run.
 _RETRIES = 3
 
@@ -68,8 +71,12 @@ class AgentState:
     active: Counter[tuple[int, str]] = field(default_factory=Counter)
     overloads: Counter[str] = field(default_factory=Counter)
     tool_calls: list[ToolCallRecord] = field(default_factory=list)
+    streams: Random = field(init=False)
     texts: Iterator[int] = field(default_factory=lambda: itertools.count(1))
     calls: Iterator[int] = field(default_factory=lambda: itertools.count(1))
+
+    def __post_init__(self) -> None:
+        self.streams = rng_for(self.sim.seed, "streams")
 
     @contextmanager
     def at(self, process: int, what: str) -> Iterator[None]:
@@ -100,6 +107,7 @@ class Model:
         self._agents = agents
         self._conversation = conversation
         self._is_child = is_child
+        self._streams = agents.streams
 
     def get_info(self):
         return ProviderInfo(id=self.name, display_name=self.name, capabilities=["tool_choice"])
@@ -161,6 +169,8 @@ class Model:
 
     def _text(self) -> str:
         text = f"Text t{next(self._agents.texts)}. "
+        if "streams" in self._agents.sim.features and self._streams.random() < 0.7:
+            text += _SENTENCES
         return f"{text}{_FILLER}\n\n" if self._agents.sim.occurs("long answers", 0.4) else text
 
     async def _think(self) -> None:

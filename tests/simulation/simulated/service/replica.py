@@ -259,6 +259,7 @@ class Replica:
             if "schedules" in sim.features:
                 firing = firing_schedules(self.schedules, slack, environment.schedule_grace_s)
             tasks.now_s = lambda: EPOCH_S + sim.now()
+            tasks.options = replace(tasks.options, stream="streams" in sim.features)
             self.intake = Intake(context, runs, workers, admitter, BOT)
             self.notes = Notes(runs.admit, [each.name for each in _INSTANCES])
             reloads, here = itertools.count(1), contextvars.copy_context()

@@ -52,6 +52,7 @@ class SlackMessage:
     blocks: list[dict[str, Any]] = field(default_factory=list)
     reactions: dict[str, list[str]] = field(default_factory=dict)
     files: tuple[dict[str, Any], ...] = ()
+    is_streaming: bool = False
     deleted_s: float | None = None
 
     @property
@@ -156,8 +157,41 @@ class Slack:
 
     def _update(self, arguments: dict[str, Any], _by: int) -> dict[str, Any]:
         message = self._find(arguments["ts"])
+        if message.is_streaming:
+            raise RefusedError("streaming_state_conflict")
+        if message.username is not None:
+            raise RefusedError("cant_update_message")
         message.text, message.blocks = arguments["text"], json.loads(arguments.get("blocks", "[]"))
+        message.metadata = json.loads(arguments["metadata"]) if "metadata" in arguments else message.metadata
         return {"ts": message.ts}
+
+    def _start_stream(self, arguments: dict[str, Any], by: int) -> dict[str, Any]:
+        self._sim.count("stream started")
+        message = self.messages[self._post({"text": "", **arguments}, by)["ts"]]
+        message.is_streaming = True
+        return {"ts": message.ts}
+
+    def _append_stream(self, arguments: dict[str, Any], _by: int) -> dict[str, Any]:
+        message = self._streaming(arguments["ts"])
+        message.text += arguments.get("markdown_text", "")
+        return {"ts": message.ts}
+
+    def _stop_stream(self, arguments: dict[str, Any], _by: int) -> dict[str, Any]:
+        message = self._streaming(arguments["ts"])
+        message.text += arguments.get("markdown_text", "")
+        message.metadata = json.loads(arguments["metadata"]) if "metadata" in arguments else {}
+        message.is_streaming = False
+        self._sim.count("stream completed" if message.key else "stream stopped")
+        return {"ts": message.ts, "message": message.api_form()}
+
+    def _streaming(self, ts: str) -> SlackMessage:
+        message = self._find(ts)
+        if message.is_streaming and self._sim.occurs("failing Slack", 0.05):  # Slack ends streams by itself
+            self._sim.count("stream expired")
+            message.is_streaming = False
+        if not message.is_streaming:
+            raise RefusedError("message_not_in_streaming_state")
+        return message
 
     def _delete(self, arguments: dict[str, Any], _by: int) -> dict[str, Any]:
         self.delete(self._find(arguments["ts"]))
@@ -233,6 +267,9 @@ _METHODS = {
     "chat.postEphemeral": Slack._whisper,
     "chat.update": Slack._update,
     "chat.delete": Slack._delete,
+    "chat.startStream": Slack._start_stream,
+    "chat.appendStream": Slack._append_stream,
+    "chat.stopStream": Slack._stop_stream,
     "reactions.add": Slack._react,
     "reactions.remove": Slack._unreact,
     "conversations.replies": Slack._replies,

@@ -86,11 +86,13 @@ FEATURES = {
     "budgets": 0.25,
     # Messages with files, which the service downloads.
     "files": 0.25,
+    # Answers that people see while they are written.
+    "streams": 0.25,
 }
 # These have their own generator, so that the draws of the other features do not depend on them.
 _DRAWN_SEPARATELY = (
     *("few slots", "existing threads", "no look-ups", "notes", "reloads", "policies", "mutes"),
-    *("direct messages", "bots", "approvals", "workers", "schedules", "budgets", "files"),
+    *("direct messages", "bots", "approvals", "workers", "schedules", "budgets", "files", "streams"),
 )
 # How long everything may take to finish, in virtual seconds.
 _REST_WITHIN_S = 900.0

@@ -29,19 +29,19 @@ def texts(case: Evidence) -> Iterator[str]:
 def keys(case: Evidence) -> Iterator[str]:
     """No post is in the thread twice; the earliest copy stays."""
     counted = Counter(post.key for post in case.lasting_posts)
-    yield from (f"{n} posts have the key {key}." for key, n in counted.items() if n > 1)
+    yield from (f"{n} posts have the key {key}." for key, n in counted.items() if n > 1 and key)
     first: dict[str, SlackMessage] = {}
     for post in case.all_posts:
         first.setdefault(post.key, post)
     for post in case.lasting_posts:
-        if first[post.key].ts != post.ts:
+        if post.key and first[post.key].ts != post.ts:
             yield f"The first post of {post.key} was deleted, and a later one is left."
 
 
 def looked_up(case: Evidence) -> Iterator[str]:
     """No process sends a post again that it could have found in the thread."""
     existing: dict[str, SlackMessage] = {}
-    for post in case.all_posts:
+    for post in filter(lambda post: post.key, case.all_posts):
         before = existing.get(post.key)
         exists = before is not None and (before.deleted_s is None or before.deleted_s > post.posted_s)
         if before is not None and exists and not post.is_stray:
@@ -71,7 +71,10 @@ def strays(slack: Slack) -> Iterator[str]:
 
 
 def remains(case: Evidence) -> Iterator[str]:
-    """No status message and no ⏳ is left."""
+    """No status message, no ⏳, and no stream that is blank or was not ended is left."""
+    for post in case.posts:
+        if not post.key and (post.is_streaming or not post.text):
+            yield f"The stream {post.ts} ({post.text[:40]!r}) is left."
     yield from (f"The status {post.ts} ({post.text!r}) is left." for post in case.statuses)
     for message in (written.message for written in case.written):
         if not message.is_deleted and BOT in message.reactions.get("hourglass_flowing_sand", ()):
