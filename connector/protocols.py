@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 if TYPE_CHECKING:
     import re
-    from collections.abc import Awaitable, Callable, Collection, Mapping
+    from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
     from pathlib import Path
 
     ProgressCallback = Callable[[str, dict[str, Any]], Awaitable[None]]
@@ -487,6 +487,29 @@ class PersonAnswer:
         return self.chosen == (ALLOW,)
 
 
+@dataclass(frozen=True, slots=True)
+class SharedFile:
+    """A file that was uploaded to Slack and is to be shared.
+
+    Args:
+        id: Slack's.
+        digest: of its content; a run shares each content once.
+    """
+
+    id: str
+    name: str
+    title: str
+    digest: str
+
+
+@dataclass(frozen=True, slots=True)
+class Sharing:
+    """The files that a run has shared: their `digests`; and when its first message was written, in epoch seconds."""
+
+    since_s: float
+    digests: tuple[str, ...] = ()
+
+
 class People(Protocol):
     """The people in the thread of a run. Requests are stored before they are shown, and survive the process."""
 
@@ -509,6 +532,15 @@ class People(Protocol):
 
         Returns why it must not begin: the digest has no valid approval, or it has begun before and is not
         `repeatable`. `None`: it may begin, or no request has this id.
+        """
+
+    async def sharing(self) -> Sharing:
+        """Return what the run has shared, and since when it runs."""
+
+    async def share(self, share_id: str, files: Sequence[SharedFile], comment: str) -> None:
+        """Share files in the thread, below a comment in Markdown; they are stored on return.
+
+        A known `share_id` has no effect.
         """
 
 

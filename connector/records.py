@@ -336,6 +336,7 @@ class RunRecord:
         pending_cleanup: the artifacts to remove and the notices to post of earlier runs.
         was_taken_over: whether another process owned it before.
         gap: it began before a backup that was restored, or with a message from it; it may have gone on since.
+        shared: digests of the files that it has shared.
     """
 
     id: str
@@ -354,6 +355,7 @@ class RunRecord:
     pending_cleanup: PendingCleanup = ()
     was_taken_over: bool = False
     gap: BackupGap | None = None
+    shared: tuple[str, ...] = ()
 
 
 _RUN, _CLEANUP = TypeAdapter(RunRecord), TypeAdapter(PendingCleanup)

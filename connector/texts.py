@@ -366,6 +366,13 @@ def not_posted(error: str) -> str:
     return f"⚠️ I have an answer, but Slack rejects it ({error}). The operator of this bot finds the reason in its log."
 
 
+def not_shared(names: Sequence[str], error: str) -> str:
+    return (
+        f"⚠️ I could not share {', '.join(names)}: Slack rejects it ({error}). The operator of this bot can add the "
+        "scope `files:write`, or finds the reason in the log."
+    )
+
+
 def closed(channel: str, error: str) -> str:
     """Return a direct message, in Slack's markup, for a person whose conversation the bot can no longer write to."""
     why = _CLOSED.get(error, f"Slack does not let me write there ({escape(error)}).")

@@ -19,7 +19,7 @@ from connector.formatting.inline import escape, whole
 from connector.formatting.markdown import markdown_to_slack
 from connector.formatting.native import MOST_CHARS, native_markdown
 from connector.formatting.splitting import PIECE_CHARS, pieces
-from connector.protocols import StateChanges
+from connector.protocols import SharedFile, StateChanges
 from connector.records import UNREADABLE
 from connector.slack_api import streams, uploads
 from connector.slack_api.client import AnswerKey, best_effort
@@ -28,7 +28,7 @@ from connector.slack_api.rate_limiter import CallSlot
 from connector.slack_api.streams import Streamed  # noqa: TC001 - of a field that pydantic reads
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+    from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 
     from connector.protocols import ConversationLease, End, Persona
     from connector.records import RunRecord
@@ -65,6 +65,7 @@ class Post:
         blocks: what Slack shows of the last message instead of its text; none: the text.
         is_rated: whether people can rate it by buttons below its last message.
         native: Markdown for one message with a `markdown` block, where it is shown better; `texts` if Slack refuses it.
+        shared: files that are uploaded, for one message; `comment` is the text above them.
         streamed: the messages that show the beginning of `native`, and that are completed in place of a post.
         file: Markdown to share as a file before the messages; blank: none.
         number: its position among the posts of the run.
@@ -81,6 +82,8 @@ class Post:
     is_rated: bool = False
     native: str = ""
     streamed: tuple[Streamed, ...] = ()
+    shared: tuple[SharedFile, ...] = ()
+    comment: str = ""
 
 
 _POST = TypeAdapter(Post)
@@ -120,6 +123,11 @@ def question_post(part: str, markup: str, value: str, labels: Mapping[str, str])
 def request_post(part: str, content: Content, file: str) -> Post:
     """Return the message of a request, after a file with its details if they are long."""
     return Post(part, (content.text,), blocks=content.blocks, file=file)
+
+
+def files_post(part: str, files: Sequence[SharedFile], comment: str) -> Post:
+    """Return the message with uploaded files, below a comment in Markdown."""
+    return Post(part, (), by_agent=True, shared=tuple(files), comment=markdown_to_slack(comment)[:PIECE_CHARS])
 
 
 def feedback_block(answer: AnswerKey) -> dict[str, Any]:
@@ -227,6 +235,8 @@ class Outbox:
                 await asyncio.shield(stored)
             if post.part == _CLOSED:
                 await self._post_direct(post)
+            elif post.shared:
+                await self._share(post)
             else:
                 await self._post(await self._with_its_file(post) if post.file else post)
             await self._lease.write(StateChanges(posts={post.part: _POSTED}))
@@ -262,6 +272,16 @@ class Outbox:
         arguments["channel"] = self._first.user
         slot = CallSlot(run=self._place.conversation_id)
         await best_effort(self._client.retry_until_done(lambda: self._client.call("chat.postMessage", arguments, slot)))
+
+    async def _share(self, post: Post) -> None:
+        """Share uploaded files; if Slack refuses, post one notice about it."""
+        confirm = self._lease.confirm
+        share = partial(uploads.complete, self._client, self._place, post.shared, post.comment, confirm=confirm)
+        refused = await self._attempt(post, share)
+        if refused is not None and refused.error != NO_THREAD:
+            notice = replace(post, by_agent=False, shared=())
+            sentence = texts.not_shared([each.name for each in post.shared], refused.error)
+            await self._send(notice, escape(sentence), f"{self._run_id}:{post.part}:refused")
 
     async def _with_its_file(self, post: Post) -> Post:
         """Share the file of a post, and return the remaining messages to post."""

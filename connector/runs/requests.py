@@ -13,17 +13,17 @@ import structlog
 
 from connector import texts
 from connector.events import RequestAddress
-from connector.protocols import ALLOW, PersonAnswer, StateChanges
+from connector.protocols import ALLOW, PersonAnswer, Sharing, StateChanges
 from connector.records import AnsweredRequest, RequestRecord
-from connector.runs.outbox import request_post, service_post
+from connector.runs.outbox import files_post, request_post, service_post
 from connector.runs.request_view import answer_line, answered_content, file_of, waiting_content, who_may
 from connector.slack_api.rate_limiter import CallSlot, Priority
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
     from connector.events import RequestClick, ThreadAddress
-    from connector.protocols import ConversationLease, End, PersonRequest
+    from connector.protocols import ConversationLease, End, PersonRequest, SharedFile
     from connector.records import RunRecord
     from connector.runs.background_tasks import BackgroundTasks
     from connector.runs.outbox import Outbox
@@ -43,7 +43,7 @@ class Requests:
     them.
 
     Args:
-        record: returns the run's record, and `keep` replaces the requests in it.
+        record: returns the run's record; `keep` replaces the requests in it, `keep_shared` adds shared files.
         on_change: called when the run begins or ceases to wait for people.
     """
 
@@ -54,6 +54,7 @@ class Requests:
         workspace: WorkspaceContext,
         record: Callable[[], RunRecord],
         keep: Callable[[Mapping[str, RequestRecord]], None],
+        keep_shared: Callable[[tuple[str, ...]], None],
         on_change: Callable[[], None],
     ) -> None:
         self._lease = lease
@@ -63,7 +64,7 @@ class Requests:
         self._observer = workspace.observer
         self._home = workspace.home
         self._record = record
-        self._keep = keep
+        self._keep, self._keep_shared = keep, keep_shared
         self._on_change = on_change
         # The answers that the run waits for, by key.
         self._expected: dict[str, asyncio.Future[None]] = {}
@@ -258,6 +259,16 @@ class Requests:
         self._set(replace(self._record().requests[record.key], has_begun=True))
         await self._lease.write(StateChanges(run=asdict(self._record())))
         return None
+
+    async def sharing(self) -> Sharing:
+        """Return what the run has shared, and since when it runs."""
+        return Sharing(float(self._record().first.message.ts), self._record().shared)
+
+    async def share(self, share_id: str, files: Sequence[SharedFile], comment: str) -> None:
+        """Share files in the thread; see `connector.protocols.People`."""
+        part = f"share:{sha256(share_id.encode()).hexdigest()[:_KEY_CHARS]}"
+        self._keep_shared(tuple(each.digest for each in files))
+        await self._outbox.add(files_post(part, files, comment), run=lambda: asdict(self._record()))
 
     def void(self) -> None:
         """End all requests that wait, because the run ends. The caller stores the record."""

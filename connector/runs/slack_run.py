@@ -98,7 +98,13 @@ class SlackRun:
             client, lease, record, self.instance.persona, on_closed=self._on_closed, on_posted=self._on_posted
         )
         self.requests = Requests(
-            lease, self.outbox, workspace, lambda: self.record, self._keep_requests, self._on_requests
+            lease,
+            self.outbox,
+            workspace,
+            lambda: self.record,
+            self._keep_requests,
+            self._keep_shared,
+            self._on_requests,
         )
         self.status = RunStatus(
             workspace.background,
@@ -275,6 +281,9 @@ class SlackRun:
 
     def _keep_requests(self, requests: Mapping[str, RequestRecord]) -> None:
         self.record = replace(self.record, requests=requests)
+
+    def _keep_shared(self, digests: tuple[str, ...]) -> None:
+        self.record = replace(self.record, shared=tuple(dict.fromkeys((*self.record.shared, *digests))))
 
     def _on_posted(self, part: str, ts: str) -> None:
         self.requests.on_posted(part, ts)

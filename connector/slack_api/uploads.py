@@ -1,4 +1,4 @@
-"""Upload a very long answer as a file to its thread."""
+"""Share files in a thread: those of an agent, and very long answers."""
 
 from __future__ import annotations
 
@@ -22,15 +22,14 @@ from connector.slack_api.errors import NO_THREAD, SlackCallFailed
 from connector.slack_api.rate_limiter import CallSlot
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
     from collections.abc import Set as AbstractSet
 
     from markdown_it.token import Token
 
     from connector.events import ThreadAddress
-    from connector.slack_api.client import SlackClient
-
-    Confirm = Callable[[], Awaitable[None]]
+    from connector.protocols import SharedFile
+    from connector.slack_api.client import Confirm, Look, SlackClient
 
 _GET_URL, _COMPLETE, _DELETE = "files.getUploadURLExternal", "files.completeUploadExternal", "files.delete"
 # Longer than any link, so that none is cut.
@@ -86,25 +85,76 @@ async def share(  # noqa: PLR0913 - the parts of an upload
     content = whole(content)
     name = file_name(key)
 
+    def is_answer(file: dict[str, Any]) -> bool:
+        return file.get("name") == name
+
     async def look() -> dict[str, Any] | None:
-        return next(iter(await _shared(client, place, name)), None)
+        return next(iter(await _shared(client, place, is_answer)), None)
 
     if in_doubt and await look() is not None:
         return
-    await _require_thread(client, place, name)
-    slot = CallSlot(run=place.conversation_id)
+    await _require_thread(client, place, is_answer)
     data = content.encode()
-    begun = await client.call(_GET_URL, {"filename": name, "length": len(data)}, slot)
-    await client.upload(begun["upload_url"], data)
-    arguments = {"files": json.dumps([{"id": begun["file_id"], "title": _title(content)}])}
+    address, file_id = await begin(client, {"filename": name, "length": len(data)})
+    await client.upload(address, data)
+    arguments = {"files": json.dumps([{"id": file_id, "title": _title(content)}])}
+    await _complete(client, place, arguments, look, confirm)
+    await _require_thread(client, place, is_answer)
+
+
+async def begin(client: SlackClient, arguments: dict[str, Any]) -> tuple[str, str]:
+    """Return the address for the upload of a file, and its id. Nobody sees the file until it is shared.
+
+    `arguments` are those of `files.getUploadURLExternal`.
+
+    Raises:
+        SlackCallFailed: Slack refused.
+    """
+    begun = await client.call(_GET_URL, arguments, CallSlot())
+    return str(begun["upload_url"]), str(begun["file_id"])
+
+
+async def complete(  # noqa: PLR0913 - the parts of an upload
+    client: SlackClient,
+    place: ThreadAddress,
+    files: Sequence[SharedFile],
+    comment: str,
+    *,
+    in_doubt: bool,
+    confirm: Confirm,
+) -> None:
+    """Share uploaded files in a conversation in one message, exactly once: they are looked up by their ids.
+
+    Raises:
+        SlackCallFailed: Slack refused it, or the thread's root was deleted.
+    """
+    ids = {each.id for each in files}
+
+    def is_shared(file: dict[str, Any]) -> bool:
+        return file.get("id") in ids
+
+    async def look() -> dict[str, Any] | None:
+        return next(iter(await _shared(client, place, is_shared)), None)
+
+    if in_doubt and await look() is not None:
+        return
+    await _require_thread(client, place, is_shared)
+    arguments = {"files": json.dumps([{"id": each.id, "title": each.title} for each in files])}
+    await _complete(client, place, arguments | ({"initial_comment": comment} if comment else {}), look, confirm)
+    await _require_thread(client, place, is_shared)
+
+
+async def _complete(
+    client: SlackClient, place: ThreadAddress, arguments: dict[str, Any], look: Look, confirm: Confirm
+) -> None:
     arguments |= {"channel_id": place.channel}
     if place.thread_ts is not None:
         arguments["thread_ts"] = place.thread_ts
+    slot = CallSlot(run=place.conversation_id)
     await client.call(_COMPLETE, arguments, slot, once=PendingCalls(look, confirm=confirm))
-    await _require_thread(client, place, name)
 
 
-async def _require_thread(client: SlackClient, place: ThreadAddress, name: str) -> None:
+async def _require_thread(client: SlackClient, place: ThreadAddress, is_ours: Callable[[dict[str, Any]], bool]) -> None:
     """Check that the thread's root exists. If not, delete the file that Slack shared in the channel instead.
 
     Raises:
@@ -112,14 +162,17 @@ async def _require_thread(client: SlackClient, place: ThreadAddress, name: str) 
     """
     if place.thread_ts is None or await client.history.message(place.channel, place.thread_ts) is not None:
         return
-    for file in await _shared(client, replace(place, thread_ts=None), name):
+    for file in await _shared(client, replace(place, thread_ts=None), is_ours):
         await delete(client, file["id"])
     raise SlackCallFailed(_COMPLETE, NO_THREAD)
 
 
-async def _shared(client: SlackClient, place: ThreadAddress, name: str) -> list[dict[str, Any]]:
-    """Return the files with this name in a conversation."""
-    return [file async for message in client.history.messages(place) for file in _files_of(message, name)]
+async def _shared(
+    client: SlackClient, place: ThreadAddress, is_ours: Callable[[dict[str, Any]], bool]
+) -> list[dict[str, Any]]:
+    """Return certain files in a conversation; skip deleted ones."""
+    messages = client.history.messages(place)
+    return [file async for message in messages for file in _files_of(message) if is_ours(file)]
 
 
 def shared_again(messages: Iterable[dict[str, Any]], names: AbstractSet[str]) -> list[str]:
@@ -128,7 +181,8 @@ def shared_again(messages: Iterable[dict[str, Any]], names: AbstractSet[str]) ->
     A file that a user shares again keeps its id, so it is no duplicate. Files that users upload under such a name are
     ignored.
     """
-    shared = [(float(each["ts"]), str(file["id"]), file) for each in messages for file in _files_of(each)]
+    answers = ((each, file) for each in messages for file in _files_of(each) if _NAME.fullmatch(file.get("name") or ""))
+    shared = [(float(each["ts"]), str(file["id"]), file) for each, file in answers]
     uploads: dict[str, list[dict[str, Any]]] = {}
     for _, file_id, file in sorted(shared, key=itemgetter(0, 1)):
         same = uploads.setdefault(file["name"], [])
@@ -142,10 +196,9 @@ def shared_again(messages: Iterable[dict[str, Any]], names: AbstractSet[str]) ->
     ]
 
 
-def _files_of(message: dict[str, Any], name: str = "") -> list[dict[str, Any]]:
-    """Return the files of a message with this name, or with any name of `file_name`; skip deleted files."""
-    files = [each for each in message.get("files") or () if each.get("mode") != "tombstone"]
-    return [each for each in files if (each.get("name") == name if name else _NAME.fullmatch(each.get("name") or ""))]
+def _files_of(message: dict[str, Any]) -> list[dict[str, Any]]:
+    """Return the files of a message, without deleted ones."""
+    return [each for each in message.get("files") or () if each.get("mode") != "tombstone"]
 
 
 async def delete(client: SlackClient, file_id: str) -> None:

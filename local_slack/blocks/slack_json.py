@@ -245,6 +245,7 @@ def file_json(file: File) -> Json:
         "user_team": file.team,
         "size": file.size,
         **_snippet_json(file),
+        **({"alt_txt": file.alt} if file.alt else {}),
         "is_external": False,
         "is_public": True,
         "file_access": "visible",

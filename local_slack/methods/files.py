@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
 _LARGEST_FILE_BYTES = 1024**3
 _MOST_AT_ONCE = 10
+_LONGEST_ALT_CHARS = 1000
 # The names of transfers in faults.
 DOWNLOAD, UPLOAD = "download", "upload"
 _SIGN_IN = "<!DOCTYPE html><html><head><title>Sign in | Slack</title></head><body>Sign in to Slack</body></html>\n"
@@ -43,7 +44,10 @@ def get_upload_url(call: Call) -> Json:
     if length > _LARGEST_FILE_BYTES:
         raise SlackRefused("file_upload_size_restricted")
     snippet_type = call.args.text("snippet_type") or ""
-    file = call.workspace.files.begin(call.member, name, length, call.base_url, snippet_type)
+    alt = call.args.text("alt_txt") or ""
+    if len(alt) > _LONGEST_ALT_CHARS:
+        raise invalid(f"[ERROR] must be less than {_LONGEST_ALT_CHARS + 1} characters [json-pointer:/alt_txt]")
+    file = call.workspace.files.begin(call.member, name, length, call.base_url, snippet_type, alt)
     return {"upload_url": file.upload_url, "file_id": file.id}
 
 

@@ -33,7 +33,10 @@ _KINDS = {
 
 @dataclass(frozen=True, slots=True)
 class File:
-    """``base_url`` is the server's; ``content`` is None until it is uploaded; ``snippet_type`` is empty for others."""
+    """``base_url`` is the server's; ``content`` is None until it is uploaded; ``snippet_type`` is empty for others.
+
+    ``alt`` describes an image for people who cannot see it.
+    """
 
     id: str
     name: str
@@ -48,6 +51,7 @@ class File:
     completed: bool = False
     deleted: bool = False
     snippet_type: str = ""
+    alt: str = ""
 
     @property
     def kind(self) -> tuple[str, str, str]:
@@ -78,7 +82,9 @@ class Files:
         file = self._files.get(file_id)
         return file if file and file.completed and not file.deleted else None
 
-    def begin(self, member: Member, name: str, size: int, base_url: str, snippet_type: str = "") -> File:
+    def begin(  # noqa: PLR0913, PLR0917 - the arguments of Slack's method
+        self, member: Member, name: str, size: int, base_url: str, snippet_type: str = "", alt: str = ""
+    ) -> File:
         file = File(
             id=f"F0LOCAL{len(self._files) + 1:04d}",
             name=name,
@@ -90,6 +96,7 @@ class Files:
             team=self._team,
             ticket=secrets.token_urlsafe(24),
             snippet_type=snippet_type,
+            alt=alt,
         )
         self._tickets[file.ticket] = file.id
         return self._keep(file)

@@ -36,7 +36,7 @@ instances:
     instructions: |
       You are Alpha. People may write to you while you work: take it in and go on.
       Answer in Markdown, short and concrete.
-    tools: [tool-filesystem, tool-todo]
+    tools: [tool-filesystem, tool-todo, tool-share-file]
     # providers:
     #   - module: provider-anthropic
     #     config: {{api_key: "${{ANTHROPIC_API_KEY}}"}}

@@ -235,7 +235,11 @@ class InstanceConfig(ParticipationConfig):
         "Answer in Markdown, short and concrete."
     )
     providers: tuple[ModuleConfig, ...] | None = None
-    tools: tuple[ModuleConfig, ...] = (ModuleConfig(module="tool-filesystem"), ModuleConfig(module="tool-todo"))
+    tools: tuple[ModuleConfig, ...] = (
+        ModuleConfig(module="tool-filesystem"),
+        ModuleConfig(module="tool-todo"),
+        ModuleConfig(module="tool-share-file"),
+    )
     hooks: tuple[ModuleConfig, ...] = ()
     orchestrator: ModuleConfig = ModuleConfig(module="loop-interactive")
     context: ModuleConfig = ModuleConfig(module="context-stack")

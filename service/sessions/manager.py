@@ -352,7 +352,11 @@ class InProcessSessionManager:
                     if (children := session.coordinator.get_capability(CHILDREN)) is not None:
                         children.on_progress = progress
                         await children.begin_run()
-                    return await run.run_to_end(session, work(session, progress))
+                    answer = await run.run_to_end(session, work(session, progress))
+                    share = session.coordinator.get_capability("files.share_referred")
+                    if share is not None and answer and not run.was_stopped:
+                        await share(answer)
+                    return answer
                 finally:
                     await self._pool.give_back(key, session)
         finally:

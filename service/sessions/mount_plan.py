@@ -31,7 +31,11 @@ _OF_ANTHROPIC = "provider-anthropic"
 # A budget is for the whole work of an instance.
 _BUDGET = "hooks-budget"
 # The modules that work in the workspace folder, and their options that limit it.
-_IN_WORKSPACE = {"tool-filesystem": ("quota_mb", "quota_files", "reserve_mb"), "tool-bash": ("quota_mb",)}
+_IN_WORKSPACE = {
+    "tool-filesystem": ("quota_mb", "quota_files", "reserve_mb"),
+    "tool-bash": ("quota_mb",),
+    "tool-share-file": (),
+}
 NO_KEYS: Mapping[str, str] = MappingProxyType({})
 _SINGLE = ("orchestrator", "context")
 _MULTI = ("providers", "tools")

@@ -5,20 +5,20 @@ from __future__ import annotations
 import asyncio
 import json
 import re
-from dataclasses import replace
+from dataclasses import asdict, replace
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
 import structlog
 
-from connector.protocols import ALLOW, DENY, PersonRequest
+from connector.protocols import ALLOW, DENY, PersonRequest, SharedFile
 from orchestrator_interactive.kernel.error_boundary import ErrorBoundary
 from orchestrator_interactive.kernel.tool_support import current_call
 from service.store.base import thread_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
     from connector.protocols import People, PersonAnswer
     from orchestrator_interactive.interactions.records import Key
@@ -124,6 +124,19 @@ class SessionPeople:
         coordinator.register_capability("people.answer", self._answer)
         coordinator.register_capability("people.connect", self._connect)
         coordinator.register_capability("people.begin", self._begin)
+        coordinator.register_capability("people.shared", self._shared)
+        coordinator.register_capability("people.share", self._share)
+
+    async def _shared(self) -> dict[str, Any] | None:
+        """Return the digests of the files that the run has shared, and when it began; `None`: no one is there."""
+        people = self._people()
+        return None if people is None else asdict(await people.sharing())
+
+    async def _share(self, share_id: str, files: Sequence[Mapping[str, str]], comment: str) -> None:
+        """Share uploaded files in the thread, each with the fields of `SharedFile`; they are stored on return."""
+        if (people := self._people()) is not None:
+            shown = self._without_secrets(comment)
+            await people.share(f"{self._scope}{share_id}", [SharedFile(**each) for each in files], shown)
 
     def _facts(self) -> dict[str, str]:
         channel = self._key.conversation_id.split(":")[1]

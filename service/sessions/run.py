@@ -34,6 +34,10 @@ class SessionRun:
         self._abort: Callable[[], None] | None = None
 
     @property
+    def was_stopped(self) -> bool:
+        return self._stop.is_cancelled
+
+    @property
     def is_aborted(self) -> bool:
         """Whether the run was stopped or suspended before it had a session."""
         return self._is_suspended or (self._stop.is_cancelled and not self.is_resumed)

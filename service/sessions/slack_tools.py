@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 from connector.events import ThreadAddress
 from connector.protocols import Refused
 from connector.runs.workspace_reader import WorkspaceReader
+from connector.slack_api import uploads
+from connector.slack_api.errors import SlackCallFailed
 from service.store.base import thread_of
 
 if TYPE_CHECKING:
@@ -49,6 +51,7 @@ class SlackTools:
                 "channels": self._channels,
                 "people": self._people,
                 "post": self._post,
+                "upload": self._upload,
             }.items()
         }
 
@@ -96,6 +99,18 @@ class SlackTools:
             name = profile.get("display_name") or each.get("real_name") or each.get("name")
             found.append([each["id"], name, profile.get("title") or "", each.get("tz") or ""])
         return {"people": found}
+
+    async def _upload(
+        self, _reader: WorkspaceReader, _here: ThreadAddress, _: Key, given: Mapping[str, Any]
+    ) -> dict[str, Any]:
+        """Return where a file can be uploaded, and its id; nobody sees it until the run shares it."""
+        assert self._slack is not None  # noqa: S101 - set with the reader
+        wanted = {name: given[name] for name in ("filename", "length", "snippet_type", "alt_txt") if given.get(name)}
+        try:
+            url, file_id = await uploads.begin(self._slack.background.client, wanted)
+        except SlackCallFailed as e:
+            raise ValueError(f"Slack takes no file now ({e.error}). Give the content in your answer instead.") from e
+        return {"url": url, "id": file_id}
 
     async def _post(
         self, reader: WorkspaceReader, here: ThreadAddress, key: Key, given: Mapping[str, Any]

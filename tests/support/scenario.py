@@ -28,7 +28,7 @@ _CONFIG = """
 instances:
   alpha:
     persona: {{name: Alpha, emoji: ":owl:"}}
-    tools: [{{module: gated-tool, source: {tool}, config: {gates}}}]
+    tools: [{{module: gated-tool, source: {tool}, config: {gates}}}{more}]
     orchestrator: {{module: loop-interactive, config: {{stop_grace_s: 0.2}}}}
 workspace: {{root: {folder}/files}}
 lease_s: 2
@@ -104,11 +104,17 @@ class Scenario:
 
 @asynccontextmanager
 async def scenario(
-    folder: Path, store: StoreKind, *, replicas: int = 1, side_effect_free: bool = False, remote: bool | None = None
+    folder: Path,
+    store: StoreKind,
+    *,
+    replicas: int = 1,
+    side_effect_free: bool = False,
+    remote: bool | None = None,
+    tools: tuple[str, ...] = (),
 ) -> AsyncIterator[Scenario]:
     """Start no process yet. Slack soon repeats events that a killed process did not acknowledge.
 
-    `remote`: the agents run in a process of their own; by default, as `remote_sessions` says.
+    `remote`: the agents run in a process of their own; by default, as `remote_sessions` says. `tools` are more modules.
     """
     async with AsyncExitStack() as stack:
         redis = stack.enter_context(redis_server(*DURABLE)) if store == "redis" else None
@@ -125,7 +131,8 @@ async def scenario(
         gates = {"port": tests.port, "mount_port": set_up.port, "side_effect_free": side_effect_free}
         written = ", ".join(f"{name}: {str(value).lower()}" for name, value in gates.items())
         config = folder / "agents.yaml"
-        config.write_text(_CONFIG.format(tool=GATED_TOOL, gates=f"{{{written}}}", folder=folder))
+        more = "".join(f", {each}" for each in tools)
+        config.write_text(_CONFIG.format(tool=GATED_TOOL, gates=f"{{{written}}}", folder=folder, more=more))
         is_remote = remote_sessions() if remote is None else remote
         there = await stack.enter_async_context(Replicas.of(replicas, env, config, remote=is_remote))
         yield Scenario(stage, board, model, tests, set_up, there, redis)

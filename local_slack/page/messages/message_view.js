@@ -23,7 +23,7 @@ function fileLink(file, name, detail, isImage, session) {
   return h(
     "a",
     { class: isImage ? "file image" : "file", testid: "file", href: session.fileUrl(file), download: file.name ?? "", title: `Download ${file.name ?? name}` },
-    isImage && h("img", { src: session.fileUrl(file), alt: "" }),
+    isImage && h("img", { src: session.fileUrl(file), alt: file.alt_txt ?? "" }),
     icon(isImage ? "image" : "file"),
     h("span", { class: "file-name" }, h("strong", {}, name), h("small", {}, detail)),
     icon("download"),

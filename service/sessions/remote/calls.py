@@ -10,22 +10,23 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import TypeAdapter
 
-from connector.protocols import PersonAnswer
+from connector.protocols import PersonAnswer, Sharing
 from orchestrator_interactive.storage.errors import StoreUnavailable
 from service.sessions.remote import sessions_pb2 as pb
 from service.sessions.remote.wire import to_json
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
-    from connector.protocols import PersonRequest
+    from connector.protocols import PersonRequest, SharedFile
 
 PROGRESS = "progress"
 ASK, START, ANSWER_BY_MESSAGE = "people.ask", "people.start", "people.answer_by_message"
+SHARING, SHARE = "people.sharing", "people.share"
 
 _FAIL_AFTER_S = 60.0
 _GONE = "The process that could do this is gone; it may have been done."
-_ANSWER = TypeAdapter(PersonAnswer)
+_ANSWER, _SHARING = TypeAdapter(PersonAnswer), TypeAdapter(Sharing)
 
 
 class ConnectorCalls:
@@ -126,3 +127,12 @@ class RemotePeople:
         arguments = {"request_id": request_id, "digest": digest, "repeatable": repeatable}
         found = await self._calls.call(START, arguments)
         return str(found["objection"]) if found.get("objection") is not None else None
+
+    async def sharing(self) -> Sharing:
+        """Return what the run has shared, and since when it runs."""
+        return _SHARING.validate_python(await self._calls.call(SHARING, {}))
+
+    async def share(self, share_id: str, files: Sequence[SharedFile], comment: str) -> None:
+        """Share files in the thread; see `connector.protocols.People`."""
+        arguments = {"share_id": share_id, "files": [asdict(each) for each in files], "comment": comment}
+        await self._calls.call(SHARE, arguments)

@@ -13,7 +13,7 @@ import grpc.aio
 import structlog
 from pydantic import TypeAdapter
 
-from connector.protocols import PersonRequest, QueueFull, Refused
+from connector.protocols import PersonRequest, QueueFull, Refused, SharedFile
 from orchestrator_interactive import Injection
 from orchestrator_interactive.kernel.cancellation import CancellationToken
 from orchestrator_interactive.kernel.error_boundary import ErrorBoundary
@@ -225,6 +225,12 @@ class RemoteRun:
                 return asdict(await people.ask(_REQUEST.validate_python(arguments)))
             case "people.start" if people is not None:
                 return {"objection": await people.start(**arguments)}
+            case "people.sharing" if people is not None:
+                return asdict(await people.sharing())
+            case "people.share" if people is not None:
+                files = [SharedFile(**each) for each in arguments["files"]]
+                await people.share(arguments["share_id"], files, arguments["comment"])
+                return {}
             case "people.answer_by_message" if people is not None:
                 people.answer_by_message(**arguments)
                 return {}
