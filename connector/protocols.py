@@ -219,6 +219,7 @@ class SlackOptions:
         feedback: whether answers have buttons that rate them.
         files: limits of the files that people send.
         stream: whether people see the text of an answer while it is written.
+        cards: whether a status message shows the to-do list and the tool calls as cards.
     """
 
     stop_reaction: str = "x"
@@ -230,6 +231,7 @@ class SlackOptions:
     feedback: bool = False
     files: FileLimits = FileLimits()
     stream: bool = False
+    cards: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -232,9 +232,21 @@ class RunStatus:
         except SlackCallFailed as e:
             if e.decision is not RetryDecision.TOO_MUCH or self._is_plain:
                 raise
-            log.warning("status.plain", error=str(e))
+            self._simplify(e)
+            return await self._send(key)
+
+    def _simplify(self, refused: SlackCallFailed) -> None:
+        """Do without cards, in the whole workspace; or if there are none, without blocks."""
+        if self._has_cards:
+            self._client.takes_cards = False
+            log.warning("status.no_cards", error=str(refused))
+        else:
+            log.warning("status.plain", error=str(refused))
             self._is_plain = True
-            return await post(self._content(), in_doubt=in_doubt)
+
+    @property
+    def _has_cards(self) -> bool:
+        return self._background.options.cards and self._client.takes_cards and not self._is_plain
 
     def _give_up(self, failed: SlackCallFailed) -> None:
         log.warning("status.not_shown", conversation=self._place.conversation_id, error=str(failed))
@@ -270,8 +282,7 @@ class RunStatus:
             case None:
                 pass
             case SlackCallFailed(decision=RetryDecision.TOO_MUCH) if not self._is_plain:
-                log.warning("status.plain", error=str(failed))
-                self._is_plain = True
+                self._simplify(failed)
             case SlackCallFailed(decision=RetryDecision.GONE):
                 await self._replace(ts, failed)
             case SlackCallFailed(decision=RetryDecision.CONVERSATION_CLOSED):
@@ -306,7 +317,9 @@ class RunStatus:
         return asyncio.get_running_loop().time() - self._began_s
 
     def _compose(self) -> Content:
-        return status_content(self._activity, self._record.id, self._elapsed_s, is_plain=self._is_plain)
+        return status_content(
+            self._activity, self._record.id, self._elapsed_s, is_plain=self._is_plain, has_cards=self._has_cards
+        )
 
     def _content(self) -> Content:
         self._shown = self._compose()

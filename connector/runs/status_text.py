@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from connector import texts
 from connector.events import STOP_ACTION
 from connector.formatting.content import Content, button, counted, mrkdwn, one_line, section, use_of
-from connector.formatting.inline import escape
+from connector.formatting.inline import escape, is_live
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -36,6 +36,12 @@ _DONE_BEFORE = 2
 _MINUTES = (1, 2, 3, 5, 10, 15, 20, 30, 45, 60)
 _HOUR = 60
 _SHORTEST_S = 0.1
+_CARDS = {"pending": "pending", "in_progress": "in_progress", "done": "complete"}
+# Longer durations are shown.
+_LONG_S = 1.0
+_MOST_CARDS = 8
+# Arguments of tools that name an address or a file, for people.
+_ADDRESS, _PATHS = "url", ("path", "file_path")
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,6 +98,36 @@ class _Tool(NamedTuple):
         return f"{' — '.join(parts)}…"
 
 
+@dataclass(slots=True)
+class _Step:
+    """A tool call of the run, as a card: its state, and what it reads or writes."""
+
+    title: str
+    status: str = "in_progress"
+    duration_s: float = 0.0
+    file: str = ""
+    source: str = ""
+
+    def card(self, call_id: str) -> dict[str, Any]:
+        time = f" · {self.duration_s:.0f} s" if self.duration_s >= _LONG_S else ""
+        card: dict[str, Any] = {
+            "type": "task_card",
+            "task_id": call_id,
+            "title": f"{self.title}{time}",
+            "status": self.status,
+        }
+        if self.file and self.file not in self.title:
+            card["details"] = _rich_text(self.file)
+        if self.source:
+            card["sources"] = [{"type": "url", "url": self.source, "text": one_line(self.source, _LABEL_CHARS)}]
+        return card
+
+
+def _rich_text(text: str) -> dict[str, Any]:
+    words = {"type": "text", "text": text}
+    return {"type": "rich_text", "elements": [{"type": "rich_text_section", "elements": [words]}]}
+
+
 class _Agent(NamedTuple):
     """A sub-agent at work: its name, the id of the one above it (blank: the run's own), and its current step."""
 
@@ -129,6 +165,9 @@ class Activity:
     worker: str = ""
     _tools: dict[str, _Tool] = field(default_factory=dict)
     _agents: dict[str, _Agent] = field(default_factory=dict)
+    # The latest tool calls, and the number of those before them.
+    _steps: dict[str, _Step] = field(default_factory=dict)
+    _earlier: int = 0
     _latest: _Tool | None = None
     _is_thinking: bool = False
     _is_writing: bool = False
@@ -211,6 +250,23 @@ class Activity:
             worker = [f"{self.worker} is working…" if self.worker else "Working…"]
         return one_line(" ".join([_GEAR, *worker, *parts]), _PHRASE_CHARS)
 
+    def cards(self) -> list[dict[str, Any]]:
+        """Return the to-do list and the latest tool calls as `plan` blocks; an id names the same card in each edit."""
+        plans = []
+        if self.todo:
+            first, *_ = todo_lines(self.todo)
+            items = [(one_line(each.text, _LABEL_CHARS), _CARDS[each.status]) for each in self.todo]
+            tasks = [
+                {"type": "task_card", "task_id": f"todo{place}", "title": text or "…", "status": status}
+                for place, (text, status) in enumerate(items)
+            ]
+            plans.append({"type": "plan", "title": first, "tasks": tasks[: _MOST_CARDS * 4]})
+        if self._steps:
+            earlier = f" (after {counted(self._earlier, 'earlier one', 'earlier ones')})" if self._earlier else ""
+            tasks = [step.card(call_id) for call_id, step in self._steps.items()]
+            plans.append({"type": "plan", "title": f"Steps{earlier}", "tasks": tasks})
+        return plans
+
     def _on_agent(self, data: dict[str, Any]) -> None:
         if data["state"] == "running":
             self._agents[data["id"]] = _Agent(data["name"], data["parent"], data["text"])
@@ -250,6 +306,11 @@ class Activity:
     def _on_tool_event(self, event: str, call_id: str, data: dict[str, Any]) -> None:
         if event == "tool:start":
             _end(self._injected, self._trouble)
+            if data["tool"] != _TODO_TOOL:
+                self._steps[call_id] = _step(data)
+            if len(self._steps) > _MOST_CARDS:
+                del self._steps[next(iter(self._steps))]
+                self._earlier += 1
             todo = _todo_of(data.get("args")) if data["tool"] == _TODO_TOOL else None
             tool = self._tools[call_id] = _Tool(data.get("label") or use_of(data["tool"]), todo=todo)
             if self._is_thinking:  # show the first call of each batch
@@ -268,6 +329,8 @@ class Activity:
         ended, succeeded = self._tools.pop(data.get("id", data["tool"]), None), data.get("success", True)
         self._done += 1
         self._failed += not succeeded
+        if (step := self._steps.get(data.get("id", data["tool"]))) is not None:
+            step.status, step.duration_s = "complete" if succeeded else "error", float(data.get("duration") or 0)
         if ended is not None and ended.todo is not None and succeeded:
             self.todo = ended.todo
 
@@ -275,6 +338,15 @@ class Activity:
 def _bounded(lines: list[str]) -> list[str]:
     more = len(lines) - _MOST_LINES
     return [*lines[:_MOST_LINES], f"… {more} more"] if more > 0 else lines
+
+
+def _step(data: dict[str, Any]) -> _Step:
+    given = data.get("args")
+    args: dict[str, Any] = given if isinstance(given, dict) else {}
+    address = str(args.get(_ADDRESS) or "")
+    file = next((str(args[name]) for name in _PATHS if args.get(name)), "")
+    title = one_line(data.get("label") or use_of(data["tool"]), _LABEL_CHARS)
+    return _Step(title, file=one_line(file, _LABEL_CHARS), source=address if is_live(address) else "")
 
 
 def _end(*notes: _Note | None) -> None:
@@ -293,17 +365,21 @@ def _trouble(event: str, data: dict[str, Any]) -> str:
     return f"{trouble}; trying again{when} ({data['attempt']} of {data['max_attempts']})…"
 
 
-def status_content(activity: Activity, run_id: str, elapsed_s: float, *, is_plain: bool = False) -> Content:
+def status_content(
+    activity: Activity, run_id: str, elapsed_s: float, *, is_plain: bool = False, has_cards: bool = False
+) -> Content:
     """Render the status message of a run; its text beside the blocks is the current activity only.
 
-    `is_plain`: without blocks, for when Slack rejects them.
+    `is_plain`: without blocks, for when Slack rejects them. `has_cards`: with to-do list and tool calls as cards.
     """
     phrase, todo = escape(activity.phrase()), [escape(line) for line in todo_lines(activity.todo)]
     account, agents = escape(activity.account(elapsed_s)), [escape(line) for line in activity.agent_lines()]
     if is_plain:
         return Content(_fitting([line for line in (phrase, *agents, *todo, account) if line]))
     blocks = [section(_fitting([phrase, *agents]))]
-    if todo:
+    if has_cards:
+        blocks += activity.cards()
+    elif todo:
         blocks.append(section(_fitting([f"*{todo[0]}*", *todo[1:]])))
     if account:
         blocks.append({"type": "context", "elements": [mrkdwn(account)]})

@@ -159,6 +159,16 @@ _RICH_PARTS = ByType(
     }
 )
 
+_TEXT_OF_A_TASK = ByType({"rich_text": Shape({"elements": Many(_RICH_PARTS, 10_000, least=0)})})
+_TASK = Shape(
+    {"task_id": Text(255), "title": Text(256), "status": Choice("pending", "in_progress", "complete", "error")},
+    {
+        "details": _TEXT_OF_A_TASK,
+        "output": _TEXT_OF_A_TASK,
+        "sources": Many(ByType({"url": Shape({"url": _URL, "text": Text(256)})}), 50, least=0),
+    },
+)
+
 _BLOCKS = {
     "actions": Shape({"elements": Many(ByType(_INTERACTIVE), 25)}),
     "context": Shape({"elements": Many(_text(SECTION_TEXT, image=_IMAGE), 10)}),
@@ -175,6 +185,7 @@ _BLOCKS = {
         {"dispatch_action": FLAG, "hint": _plain(2_000), "optional": FLAG},
     ),
     "markdown": Shape({"text": Text(MARKDOWN_TEXT)}),
+    "plan": Shape({"title": Text(256)}, {"tasks": Many(ByType({"task_card": _TASK}), 100, least=0)}),
     "rich_text": Shape({"elements": Many(_RICH_PARTS, 10_000, least=0)}),
     "section": Shape(
         {},
@@ -186,9 +197,10 @@ _BLOCKS = {
         },
         ("text", "fields"),
     ),
+    "task_card": _TASK,
 }
 _UNCHECKED_BLOCKS = """
-    alert call card carousel container data_table data_visualization file plan table task_card video
+    alert call card carousel container data_table data_visualization file table video
 """.split()  # noqa: SIM905 - as a list it fills a page
 _BLOCK = ByType(
     {

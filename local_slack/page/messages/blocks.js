@@ -100,10 +100,10 @@ const smallImage = ({ alt_text: words }) => h("span", { class: "small-image", ro
 
 const STATES = { pending: "to do", in_progress: "in progress", complete: "done", error: "failed" };
 
-/** A task of an agent: state, title, details and output. */
-function task({ title, status, details, output }, directory) {
+/** A task of an agent: state, title, details, output and sources. */
+function task({ title, status, details, output, sources }, directory) {
   const more = [details, output].filter((each) => each?.type === "rich_text").map((each) => h("div", { class: "markdown" }, richText(each.elements, directory)));
-  return h("div", { class: "task-card", dataset: { status } }, h("span", { class: "task-state", role: "img", "aria-label": STATES[status] ?? status }), h("div", {}, h("span", {}, title), more));
+  return h("div", { class: "task-card", dataset: { status } }, h("span", { class: "task-state", role: "img", "aria-label": STATES[status] ?? status }), h("div", {}, h("span", {}, title), more, (sources ?? []).map(({ url, text }) => h("div", { class: "task-source" }, link(url, text ?? url)))));
 }
 
 function built(block, place) {

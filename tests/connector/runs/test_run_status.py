@@ -68,9 +68,9 @@ def show(client, record):
     """Show the status of a run, or of one that was taken over."""
 
     @asynccontextmanager
-    async def show(taken_over: RunRecord | None = None):
+    async def show(taken_over: RunRecord | None = None, *, cards: bool = False):
         run = Run()
-        options = SlackOptions(status_interval_s=0.01)
+        options = SlackOptions(status_interval_s=0.01, cards=cards)
         keep_ts, on_closed = run.keep_status, run.closed.set_result
         async with BackgroundTasks(client, options=options) as background:
             status = RunStatus(background, run, taken_over or record, PERSONA, keep_ts=keep_ts, on_closed=on_closed)
@@ -164,6 +164,26 @@ async def test_a_status_whose_blocks_slack_refuses_is_plain_text(slack, show, co
     assert message.text.startswith("⚙️ ")
     assert not message.body.blocks
     assert "To do: 1 of 2 done" in message.text
+
+
+async def test_the_to_do_list_and_the_calls_are_cards(show, contains):
+    async with show(cards=True) as (status, _):
+        plan(status)
+        status.on_event("tool:start", TESTS)
+        message = await contains("Running the tests")
+    assert [block["type"] for block in message.body.blocks] == ["section", "plan", "plan", "actions"]
+
+
+@pytest.mark.parametrize("method", ["chat.postMessage", "chat.update"])
+async def test_where_slack_refuses_cards_the_to_do_list_is_text(slack, show, contains, client, method):
+    async with show(cards=True) as (status, _):
+        if method == "chat.update":
+            await contains("⚙️")
+        slack.faults.next(method, ErrorResponse("invalid_blocks"))
+        plan(status)
+        message = await contains("▶ write")
+    assert [block["type"] for block in message.body.blocks] == ["section", "section", "actions"]
+    assert not client.takes_cards
 
 
 async def test_a_status_that_may_not_be_posted_reports_the_conversation_as_closed(slack, show, posts):

@@ -51,6 +51,53 @@ def test_a_retry_is_shown_with_its_reason_and_its_delay(data, phrase):
     assert after(("thinking", {}), ("retrying", retrying(**data))).phrase() == f"⚙️ {phrase}"
 
 
+READ = {"tool": "read_file", "id": "3", "label": "Reading notes", "args": {"path": "docs/notes.md"}}
+FETCH = {"tool": "web_fetch", "id": "4", "label": "Reading the news", "args": {"url": "https://a.b/news"}}
+LIST = {"tool": "todo", "id": "5", "args": {"items": [{"text": "read", "status": "done"}, {"text": "write"}]}}
+
+
+def cards_of(activity: Activity) -> list[dict]:
+    """Return the plans of a status message, which Slack accepts."""
+    content = status_content(activity, "run", 0, has_cards=True)
+    check_blocks(json.loads(json.dumps(content.blocks)))
+    return [block for block in content.blocks if block["type"] == "plan"]
+
+
+def test_to_dos_and_tool_calls_are_cards_that_keep_their_ids():
+    activity = after(("tool:start", LIST), ("tool:end", {**LIST, "success": True}), ("tool:start", READ))
+    todo, steps = cards_of(activity)
+    assert todo["title"] == "To do: 1 of 2 done"
+    assert [(each["task_id"], each["title"], each["status"]) for each in todo["tasks"]] == [
+        ("todo0", "read", "complete"),
+        ("todo1", "write", "pending"),
+    ]
+    ((before,),) = (steps["tasks"],)
+    assert before["status"] == "in_progress"
+    assert "docs/notes.md" in json.dumps(before["details"])
+    for event in (("tool:start", FETCH), ("tool:end", {**READ, "success": True, "duration": 12.4})):
+        activity.on_event(*event)
+    activity.on_event("tool:end", {**FETCH, "success": False, "duration": 0.2})
+    activity.on_event("thinking", {})
+    _, steps = cards_of(activity)
+    assert [(each["task_id"], each["title"], each["status"]) for each in steps["tasks"]] == [
+        ("3", "Reading notes · 12 s", "complete"),
+        ("4", "Reading the news", "error"),
+    ]
+    assert steps["tasks"][1]["sources"] == [{"type": "url", "url": "https://a.b/news", "text": "https://a.b/news"}]
+
+
+@given(st.lists(st.tuples(st.text(max_size=300), st.text(max_size=300), st.booleans()), max_size=30))
+def test_slack_accepts_the_cards_of_any_calls(calls):
+    activity = Activity()
+    for number, (label, argument, is_over) in enumerate(calls):
+        given = {"tool": "t", "id": str(number), "label": label, "args": {"path": argument, "url": argument}}
+        activity.on_event("tool:start", given)
+        if is_over:
+            activity.on_event("tool:end", {**given, "success": True, "duration": number})
+    plans = cards_of(activity)
+    assert sum(len(plan["tasks"]) for plan in plans) == min(len(calls), 8)
+
+
 def test_a_retry_is_shown_until_it_is_over_and_the_next_phrase_once():
     activity = after(("retrying", retrying()))
     assert "trying again" in shown_again(activity)
