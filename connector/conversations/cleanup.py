@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from connector import texts
 from connector.formatting.content import Content
 from connector.formatting.inline import escape
+from connector.formatting.long_parts import MOST_PARTS
 from connector.protocols import StateChanges
 from connector.records import AnsweredRequest, Notice, RunArtifacts
 from connector.runs.background_tasks import HOURGLASS
@@ -287,9 +288,10 @@ class Cleanup:
                     key_of(each) == key_of(other) and float(each["ts"]) > float(other["ts"]) for other in posts
                 ):
                     yield partial(client.delete, place.channel, each["ts"])
-            # A file is named after the key of its post without the number of the message.
-            names = {uploads.file_name(key_of(each).rpartition(":")[0]) for each in posts}
-            for file_id in uploads.shared_again(messages, names):
+            # A file is named after the key of its post without the number of the message; so are long parts of it.
+            keys = {key_of(each).rpartition(":")[0] for each in posts}
+            keys |= {f"{key}.{place}" for key in keys for place in range(1, MOST_PARTS + 1)}
+            for file_id in uploads.shared_again(messages, {uploads.digest_of(key) for key in keys}):
                 yield partial(uploads.delete, client, file_id)
             # No other run streams until this is done; see `AnswerStream`.
             for each in messages if isinstance(item, RunArtifacts) and place.thread_ts is not None else ():

@@ -118,8 +118,18 @@ def _follows(block: str) -> bool:
     return block.startswith(("- ", FENCE)) or re.match(r"\d{1,9}\. ", block) is not None
 
 
+def fenced(content: str) -> str:
+    """Return a text as a code block."""
+    fence = _fence(content)
+    return f"{fence}\n{content}\n{fence}"
+
+
+def _fence(content: str) -> str:
+    return "`" * max(3, 1 + max(map(len, _BACKTICKS.findall(content)), default=0))
+
+
 def _code(content: str, info: str) -> str:
-    fence = "`" * max(3, 1 + max(map(len, _BACKTICKS.findall(content)), default=0))
+    fence = _fence(content)
     # One word after a fence is the language. Several words, or a word before an empty block, are text.
     if len(info.split()) > 1 or not content.strip():
         content, info = f"{info}\n{content}", ""

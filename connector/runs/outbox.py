@@ -16,8 +16,9 @@ from connector import texts
 from connector.events import FEEDBACK
 from connector.formatting.content import Content, button, plain, section
 from connector.formatting.inline import escape, whole
+from connector.formatting.long_parts import without_long_parts
 from connector.formatting.markdown import markdown_to_slack
-from connector.formatting.native import MOST_CHARS, native_markdown
+from connector.formatting.native import MOST_CHARS, fenced, native_markdown
 from connector.formatting.splitting import PIECE_CHARS, pieces
 from connector.protocols import SharedFile, StateChanges
 from connector.records import UNREADABLE
@@ -67,7 +68,7 @@ class Post:
         native: Markdown for one message with a `markdown` block, where it is shown better; `texts` if Slack refuses it.
         shared: files that are uploaded, for one message; `comment` is the text above them.
         streamed: the messages that show the beginning of `native`, and that are completed in place of a post.
-        file: Markdown to share as a file before the messages; blank: none.
+        file: text to share as a file before the messages; blank: none. `kind` as in `LongPart`.
         number: its position among the posts of the run.
         in_doubt: whether an earlier owner may have posted it.
     """
@@ -81,6 +82,7 @@ class Post:
     in_doubt: bool = False
     is_rated: bool = False
     native: str = ""
+    kind: str = "answer.md"
     streamed: tuple[Streamed, ...] = ()
     shared: tuple[SharedFile, ...] = ()
     comment: str = ""
@@ -96,17 +98,21 @@ def stored_post(part: str, data: Mapping[str, Any]) -> Post:
 
 
 def agent_post(part: str, markdown: str) -> tuple[Post, ...]:
-    """Return a post by the agent, with a file if the text is long; none if the text is blank."""
-    markdown = whole(markdown).strip("\n")
+    """Return a post by the agent, with a file if the text is long, then its long parts; none if the text is blank."""
+    markdown, parts = without_long_parts(whole(markdown).strip("\n"))
+    files = tuple(
+        Post(f"{part}.{place}", (), by_agent=True, file=each.content, kind=each.kind)
+        for place, each in enumerate(parts, 1)
+    )
     if len(markdown) <= _MOST_CHARS and markdown.count("\n") < _MOST_LINES:
         text = markdown_to_slack(markdown)  # escaped characters become longer
         if len(text) <= _MOST_CHARS and len(texts := tuple(pieces(text))) <= _MOST_MESSAGES:
             native = native_markdown(markdown, only_rich=True)
             native = native if len(native) <= MOST_CHARS else ""
-            return (Post(part, texts, by_agent=True, native=native),) if texts else ()
+            return (Post(part, texts, by_agent=True, native=native), *files) if texts else ()
     if not markdown.strip():
         return ()
-    return (Post(part, uploads.summary_of(markdown), by_agent=True, file=markdown),)
+    return (Post(part, uploads.summary_of(markdown), by_agent=True, file=markdown), *files)
 
 
 def service_post(part: str, sentence: str) -> tuple[Post, ...]:
@@ -286,14 +292,15 @@ class Outbox:
     async def _with_its_file(self, post: Post) -> Post:
         """Share the file of a post, and return the remaining messages to post."""
         key, confirm = f"{self._run_id}:{post.part}", self._lease.confirm
-        share = partial(uploads.share, self._client, self._place, key, post.file, confirm=confirm)
+        share = partial(uploads.share, self._client, self._place, key, post.file, post.kind, confirm=confirm)
         failed = await self._attempt(post, share)
         if failed is None or self.is_closed:
             return post
         if failed.error == NO_THREAD:
             return replace(post, texts=(), file="")
         # Stored before the first message is sent, so that the next owner continues with messages, too.
-        texts = await asyncio.to_thread(lambda: tuple(pieces(markdown_to_slack(post.file))))  # may take seconds
+        markdown = post.file if post.kind == uploads.ANSWER else fenced(post.file)
+        texts = await asyncio.to_thread(lambda: tuple(pieces(markdown_to_slack(markdown))))  # may take seconds
         post = replace(post, texts=(*texts, *(post.texts if post.blocks else ())), file="")
         await self._lease.write(StateChanges(posts={post.part: asdict(post)}))
         return post

@@ -477,7 +477,7 @@ class SlackRun:
         markdown = f"{answer.strip()} …" if was_cancelled and answer.strip() else answer
         text = await self._answer_post(summary.part or self._parts + 1, markdown.strip())
         if self._background.options.feedback and not was_cancelled and not self.place.worker:
-            text = tuple(replace(post, is_rated=True) for post in text)
+            text = tuple(replace(post, is_rated=post.part.isdigit()) for post in text)
         if was_cancelled:
             by = await self._background.users.known_name_of(self.record.stopped_by)
             notice = texts.stopped(by, summary, await self._announce_waiting())

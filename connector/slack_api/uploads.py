@@ -43,7 +43,11 @@ _HEADINGS = 20
 _HEADING_CHARS = 100
 _PARSED_CHARS = 1000
 _KEY_CHARS = 12
-_NAME = re.compile(rf"answer-[0-9a-f]{{{_KEY_CHARS}}}\.md")
+ANSWER = "answer.md"
+_NAME = re.compile(rf"(?:answer|code|table)-([0-9a-f]{{{_KEY_CHARS}}})\.[a-z0-9]+")
+# Slack's names of languages that differ from the endings of files.
+_LANGUAGES = {"js": "javascript", "py": "python", "rb": "ruby", "rs": "rust", "sh": "shell", "ts": "typescript"}
+_LANGUAGES |= {"kt": "kotlin", "md": "markdown", "txt": "text", "yml": "yaml"}
 _parser = MarkdownIt("commonmark", {"html": False})
 # Parses only the outer blocks of long texts: inline content takes most of the time.
 _outliner = MarkdownIt("commonmark", {"html": False, "maxNesting": 4})
@@ -67,15 +71,28 @@ def summary_of(markdown: str) -> tuple[str, ...]:
     return tuple(pieces("\n\n".join(part for part in parts if part)))
 
 
-def file_name(key: str) -> str:
-    """Return the unique name of the file for the post with this key."""
-    return f"answer-{sha256(key.encode()).hexdigest()[:_KEY_CHARS]}.md"
+def file_name(key: str, kind: str = ANSWER) -> str:
+    """Return the unique name of the file for the post with this key; `kind` as in `LongPart`."""
+    stem, _, ending = kind.partition(".")
+    return f"{stem}-{digest_of(key)}.{ending}"
+
+
+def digest_of(key: str) -> str:
+    """Return what identifies a post in the names of its files."""
+    return sha256(key.encode()).hexdigest()[:_KEY_CHARS]
 
 
 async def share(  # noqa: PLR0913 - the parts of an upload
-    client: SlackClient, place: ThreadAddress, key: str, content: str, *, in_doubt: bool, confirm: Confirm
+    client: SlackClient,
+    place: ThreadAddress,
+    key: str,
+    content: str,
+    kind: str = ANSWER,
+    *,
+    in_doubt: bool,
+    confirm: Confirm,
 ) -> None:
-    """Share a Markdown file in a conversation, exactly once.
+    """Share a text as a file in a conversation, exactly once; `kind` as in `file_name`.
 
     A file `in_doubt` may already be shared, so it is looked up by its name. `confirm` as in `SlackClient.post`.
 
@@ -83,7 +100,7 @@ async def share(  # noqa: PLR0913 - the parts of an upload
         SlackCallFailed: Slack refused it, or the thread's root was deleted.
     """
     content = whole(content)
-    name = file_name(key)
+    name, ending = file_name(key, kind), kind.rpartition(".")[2]
 
     def is_answer(file: dict[str, Any]) -> bool:
         return file.get("name") == name
@@ -95,9 +112,10 @@ async def share(  # noqa: PLR0913 - the parts of an upload
         return
     await _require_thread(client, place, is_answer)
     data = content.encode()
-    address, file_id = await begin(client, {"filename": name, "length": len(data)})
+    language = {} if kind == ANSWER else {"snippet_type": _LANGUAGES.get(ending, ending)}
+    address, file_id = await begin(client, {"filename": name, "length": len(data), **language})
     await client.upload(address, data)
-    arguments = {"files": json.dumps([{"id": file_id, "title": _title(content)}])}
+    arguments = {"files": json.dumps([{"id": file_id, "title": _title(content) if kind == ANSWER else kind}])}
     await _complete(client, place, arguments, look, confirm)
     await _require_thread(client, place, is_answer)
 
@@ -175,13 +193,14 @@ async def _shared(
     return [file async for message in messages for file in _files_of(message) if is_ours(file)]
 
 
-def shared_again(messages: Iterable[dict[str, Any]], names: AbstractSet[str]) -> list[str]:
-    """Return the ids of duplicate uploads with these names: for each name, all but the earliest.
+def shared_again(messages: Iterable[dict[str, Any]], digests: AbstractSet[str]) -> list[str]:
+    """Return the ids of duplicate uploads whose names have these digests: for each name, all but the earliest.
 
     A file that a user shares again keeps its id, so it is no duplicate. Files that users upload under such a name are
     ignored.
     """
-    answers = ((each, file) for each in messages for file in _files_of(each) if _NAME.fullmatch(file.get("name") or ""))
+    named = ((each, file, _NAME.fullmatch(file.get("name") or "")) for each in messages for file in _files_of(each))
+    answers = ((each, file) for each, file, name in named if name is not None and name[1] in digests)
     shared = [(float(each["ts"]), str(file["id"]), file) for each, file in answers]
     uploads: dict[str, list[dict[str, Any]]] = {}
     for _, file_id, file in sorted(shared, key=itemgetter(0, 1)):
@@ -190,7 +209,7 @@ def shared_again(messages: Iterable[dict[str, Any]], names: AbstractSet[str]) ->
             same.append(file)
     return [
         str(file["id"])
-        for name in sorted(names & uploads.keys())
+        for name in sorted(uploads)
         for file in uploads[name][1:]
         if file.get("user") == uploads[name][0].get("user")
     ]

@@ -138,6 +138,29 @@ async def test_a_very_long_answer_is_a_file_and_a_message_with_its_headings(chat
     assert summary.persona.username == "Alpha"
 
 
+CODE = "".join(f"line_{n} = <{n}>\n" for n in range(100))
+
+
+@pytest.mark.parametrize("fault", [DropBeforeCall(), DropAfterCall(), ServerError(503)])
+async def test_long_code_is_a_file_below_the_answer(chat, fault):
+    thread = await chat.start_shown()
+    chat.fail(SHARE, fault)
+    await thread.run.answer(f"Look:\n\n```python\n{CODE}```")
+    await thread.ended()
+    answer, shared = thread.posts
+    assert answer.text == "Look:\n\n📎 File 1 below: `code.py`, 100 lines."
+    (file,) = shared.body.files
+    assert (file.title, file.snippet_type, file.content.decode()) == ("code.py", "python", CODE)
+
+
+async def test_long_code_that_cannot_be_a_file_is_in_messages(chat):
+    thread = await chat.start_shown()
+    chat.fail(GET_URL, ErrorResponse("missing_scope"))
+    await thread.run.answer(f"Look:\n\n```python\n{CODE}```")
+    await thread.ended()
+    assert "line_99 = &lt;99&gt;" in thread.texts[1]
+
+
 RICH = "# Plan\n\n| step | for |\n|---|---|\n| build | <@U0BEN> |"
 NATIVE = {"type": "markdown", "text": "# Plan\n\n| step | for |\n|---|---|\n| build | &lt;@U0BEN&gt; |"}
 
