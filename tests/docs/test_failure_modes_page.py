@@ -16,7 +16,7 @@ KINDS = {
     "A log that the provider rejects": (*range(15, 21), *range(45, 48)),
     "Stop": range(21, 28),
     "Approvals": (28, 62),
-    "Slack": (*range(32, 39), *range(40, 45), *range(48, 52), 63, 64),
+    "Slack": (*range(32, 39), *range(40, 45), *range(48, 52), *range(63, 67)),
     "Disk and memory": range(52, 55),
     "Tools": range(55, 57),
     "Security and robustness": range(57, 62),
