@@ -537,7 +537,7 @@ class People(Protocol):
         """
 
     async def sharing(self) -> Sharing:
-        """Return what the run has shared, and since when it runs."""
+        """Return the files that the run has shared, and the time of its first message."""
 
     async def share(self, share_id: str, files: Sequence[SharedFile], comment: str) -> None:
         """Share files in the thread, below a comment in Markdown; they are stored on return.

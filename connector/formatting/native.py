@@ -1,7 +1,7 @@
 """Write a model's Markdown as the Markdown that Slack's `markdown` blocks and streams render.
 
-The text is parsed and written anew, so that only what the parser recognized is markup. Slack also reads `<...>` in it,
-for which nothing that a model wrote remains.
+The text is parsed and written anew, so that only the markup which the parser recognized remains. Slack also reads
+`<...>` in it: all such signs of the model are escaped.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ MOST_CHARS = 12_000
 _MARKS = {"strong": "**", "em": "*", "s": "~~"}
 # An entity would be shown as the character that it stands for.
 _ENTITY = re.compile(r"&(?=#?\w+;)")
-# Signs that are markup wherever they stand, a backslash before a sign, and an underscore at the edge of a word.
+# Signs that are markup everywhere, a backslash before a sign, and an underscore at the edge of a word.
 _SIGN = re.compile(r"[*~`\[\]]|\\(?=[!-/:-@\[-`{-~]|\Z)|!(?=\[|\Z)|(?<![^\W_])_|_(?![^\W_])")
 # What begins a block at the start of a line.
 _BLOCK_SIGN = re.compile(r"^(\s*)(?:([#+=-])|(\d{1,9})([.)])(?=\s|$))", re.MULTILINE)
@@ -51,7 +51,7 @@ def native_markdown(markdown: str, *, only_rich: bool = False) -> str:
 
 
 def begun(markdown: str) -> str:
-    """Return what a reader may see of a text that is being written; it stays when the text grows.
+    """Return the visible part of a text that is being written; it stays when the text grows.
 
     It ends with a sentence or a line, outside of any markup; within a code block, with a line, and without a fence.
     """

@@ -43,7 +43,7 @@ class AnswerStream:
     """Streams the texts of one run, part after part. It never delays the run, and its errors never end it.
 
     A stream is started without text, and its ts is stored before it gets any, so that the next owner can remove it.
-    Runs that were taken over do not stream: a late call of the earlier owner could not be told from their own.
+    Runs that were taken over do not stream: a late call of the earlier owner could not be distinguished from their own.
     """
 
     def __init__(  # noqa: PLR0913 - the facts of a run, and three callbacks
@@ -104,14 +104,14 @@ class AnswerStream:
         return native, shown if is_same else (replace(shown[0], sent=-1),)
 
     async def close(self) -> None:
-        """End the streaming, and delete what no post completes."""
+        """End the streaming, and delete the streams that no post completes."""
         self.is_off = True
         if self._part is not None:
             await self._part.end()
         self._drop()
 
     def remove_left(self) -> None:
-        """Delete what an earlier owner left."""
+        """Delete the streams of an earlier owner."""
         for ts in self.left:
             self._discard(ts)
 
@@ -147,7 +147,7 @@ class _Part:
     def __init__(self, stream: AnswerStream, number: int) -> None:
         self.number = number
         self.text = ""
-        # The Markdown that Slack shows, and what it is being sent.
+        # The Markdown that Slack shows, and the Markdown that is being sent.
         self.sent, self._sending = "", ""
         self.messages: list[Streamed] = []
         self._stream = stream
@@ -173,7 +173,7 @@ class _Part:
         self._changed.set()
 
     async def end(self) -> None:
-        """Send nothing more. If a call takes too long, what Slack shows is unknown."""
+        """Send nothing more. If a call takes too long, the content of the message is unknown."""
         self.cancel()
         if self._task is not None and not (await asyncio.wait({self._task}, timeout=_GRACE_S))[0]:
             self._task.cancel()
@@ -196,7 +196,7 @@ class _Part:
                         await self._ended.wait()
 
     async def _show(self) -> None:
-        """Send what is new, in a new message if there is none, or if Slack would soon end the old one."""
+        """Send the new text, in a new message if there is none, or if Slack would soon end the old one."""
         if not self._news():
             return
         now_s = asyncio.get_running_loop().time()

@@ -261,7 +261,7 @@ class Requests:
         return None
 
     async def sharing(self) -> Sharing:
-        """Return what the run has shared, and since when it runs."""
+        """Return the files that the run has shared, and the time of its first message."""
         return Sharing(float(self._record().first.message.ts), self._record().shared)
 
     async def share(self, share_id: str, files: Sequence[SharedFile], comment: str) -> None:

@@ -100,7 +100,7 @@ class _Tool(NamedTuple):
 
 @dataclass(slots=True)
 class _Step:
-    """A tool call of the run, as a card: its state, and what it reads or writes."""
+    """A tool call of the run, as a card: its state, and its file or address."""
 
     title: str
     status: str = "in_progress"
@@ -165,7 +165,7 @@ class Activity:
     worker: str = ""
     _tools: dict[str, _Tool] = field(default_factory=dict)
     _agents: dict[str, _Agent] = field(default_factory=dict)
-    # The latest tool calls, and the number of those before them.
+    # The latest tool calls, and the number of earlier ones.
     _steps: dict[str, _Step] = field(default_factory=dict)
     _earlier: int = 0
     _latest: _Tool | None = None

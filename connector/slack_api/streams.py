@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 log = structlog.get_logger(__name__)
 
 _START, _APPEND, _STOP = "chat.startStream", "chat.appendStream", "chat.stopStream"
-# What a stream that is to end may answer: it has ended, or is gone.
+# Errors of a stream that has ended or was deleted.
 _ENDED = ("message_not_in_streaming_state", "message_not_found", "stopped_by_user")
 
 
@@ -34,7 +34,7 @@ class Streamed:
     Args:
         at: where its part begins, in characters.
         sent: number of characters of its part that it shows; -1: unknown.
-        opening, closing: the fences that continue and end a code block that begins or goes on elsewhere.
+        opening, closing: the fences that continue and end a code block that begins or continues in another message.
         is_ended: whether it is complete: the next message continues.
     """
 
@@ -73,7 +73,7 @@ async def append(client: SlackClient, channel: str, ts: str, text: Callable[[], 
 async def end(  # noqa: PLR0913, PLR0917 - the parts of a post
     client: SlackClient, channel: str, ts: str, closing: str, metadata: str, slot: CallSlot
 ) -> None:
-    """End a stream whose text goes on in another message.
+    """End a stream whose text continues in another message.
 
     Raises:
         SlackCallFailed: Slack refused, or did not answer.
@@ -131,14 +131,14 @@ async def complete(  # noqa: PLR0913, PLR0917 - the parts of a post
         try:
             await client.call("chat.update", update, slot, once=once)
         except SlackCallFailed as e:
-            # Slack lets nobody edit a message with the name of an agent; an earlier one is complete as it is.
+            # A message with the name of an agent cannot be edited; an earlier one is complete as it is.
             if following is None or each.sent < 0 or e.error != "cant_update_message":
                 raise
     return streamed[-1].ts
 
 
 def continued(message: Streamed, text: str) -> str:
-    """Return the first text of a message; it may go on with a code block."""
+    """Return the first text of a message; it may continue a code block."""
     return f"{message.opening}{text.lstrip(chr(10))}" if message.opening else text.lstrip("\n")
 
 

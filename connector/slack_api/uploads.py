@@ -121,7 +121,7 @@ async def share(  # noqa: PLR0913 - the parts of an upload
 
 
 async def begin(client: SlackClient, arguments: dict[str, Any]) -> tuple[str, str]:
-    """Return the address for the upload of a file, and its id. Nobody sees the file until it is shared.
+    """Return the address for the upload of a file, and its id. The file is invisible until it is shared.
 
     `arguments` are those of `files.getUploadURLExternal`.
 

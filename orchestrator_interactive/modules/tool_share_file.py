@@ -1,6 +1,6 @@
 """`tool-share-file`: share files of the workspace in the thread, also those that an answer names.
 
-The bytes go to Slack first, by an address from the capability `slack.upload`. Nobody sees them until the capability
+The bytes go to Slack first, by an address from the capability `slack.upload`. They are invisible until the capability
 `people.share` has stored that they are to be shared. Sharing the same content again in a run has no effect.
 """
 
@@ -181,7 +181,7 @@ class ShareFileTool:
         return _File(PurePosixPath(path).name, content)
 
     async def _state(self) -> dict[str, Any] | None:
-        """Return what the run has shared (`digests`), and when it began (`since_s`); `None`: no one is there."""
+        """Return the shared contents (`digests`) and the begin of the run (`since_s`); `None`: no one is there."""
         shared = self._coordinator.get_capability("people.shared")
         return None if shared is None else await shared()
 
@@ -210,7 +210,7 @@ class ShareFileTool:
         return [file.name for file in new.values()]
 
     async def _upload(self, file: _File, alt_text: str) -> str:
-        """Send a file to Slack, where nobody sees it yet; return its id."""
+        """Send a file to Slack, where it is invisible for now; return its id."""
         address = self._coordinator.get_capability("slack.upload")
         if address is None:
             raise ValueError(_NOT_CONNECTED)

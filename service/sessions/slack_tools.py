@@ -103,7 +103,7 @@ class SlackTools:
     async def _upload(
         self, _reader: WorkspaceReader, _here: ThreadAddress, _: Key, given: Mapping[str, Any]
     ) -> dict[str, Any]:
-        """Return where a file can be uploaded, and its id; nobody sees it until the run shares it."""
+        """Return where a file can be uploaded, and its id; it is invisible until the run shares it."""
         assert self._slack is not None  # noqa: S101 - set with the reader
         wanted = {name: given[name] for name in ("filename", "length", "snippet_type", "alt_txt") if given.get(name)}
         try:

@@ -775,7 +775,7 @@ DEFECTS = {
     "a stream that was not stopped counts as complete": defect(
         *("is left", "streams", "failing Slack"), client=client(try_once=ignore_failures)
     ),
-    "a stream of which a killed process did not hear stays": defect(
+    "a blank stream of a killed process stays": defect(
         *("is left", "streams", "kills", "failing Slack"), client=client(delete=delete_nothing_blank)
     ),
     "talk is read twice": defect(" times.", "existing threads", sessions=sessions(execute=execute_with_talk_twice)),

@@ -129,7 +129,7 @@ class RemotePeople:
         return str(found["objection"]) if found.get("objection") is not None else None
 
     async def sharing(self) -> Sharing:
-        """Return what the run has shared, and since when it runs."""
+        """Return the files that the run has shared, and the time of its first message."""
         return _SHARING.validate_python(await self._calls.call(SHARING, {}))
 
     async def share(self, share_id: str, files: Sequence[SharedFile], comment: str) -> None:

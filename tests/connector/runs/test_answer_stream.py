@@ -1,4 +1,4 @@
-"""People see an answer while it is written. It is complete once, whatever happens to its stream."""
+"""People see an answer while it is written. It is complete once, also if its stream fails."""
 
 from __future__ import annotations
 

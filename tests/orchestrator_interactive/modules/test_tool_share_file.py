@@ -15,7 +15,7 @@ from orchestrator_interactive.modules.tool_share_file import mount
 
 
 class Slack:
-    """Uploads over HTTP, and what was shared."""
+    """Uploads over HTTP, and the shared files."""
 
     def __init__(self) -> None:
         self.contents: list[bytes] = []
@@ -142,7 +142,7 @@ async def test_nothing_else_is_shared(mounted, slack, path):
     assert slack.contents == slack.shared == []
 
 
-# In two of them, a text names a file of the workspace.
+# Two others name a file of the workspace in a text.
 @pytest.mark.parametrize("path", [each for each in HOSTILE if "\0.txt" not in each and "{" not in each])
 async def test_an_answer_that_names_something_else_shares_nothing(mounted, slack, path):
     coordinator = await mounted()
