@@ -1,4 +1,4 @@
-"""Markdown texts as a hostile model may write them, and what a reader finds in Markdown."""
+"""Markdown texts as a hostile model may write them, and the links in Markdown."""
 
 from __future__ import annotations
 
