@@ -25,7 +25,7 @@ from connector.records import UNREADABLE
 from connector.slack_api import streams, uploads
 from connector.slack_api.client import AnswerKey, best_effort
 from connector.slack_api.errors import NO_THREAD, RetryDecision, SlackCallFailed, error_boundary
-from connector.slack_api.rate_limiter import CallSlot
+from connector.slack_api.rate_limiter import CallCancelled, CallSlot, CancelScope
 from connector.slack_api.streams import Streamed  # noqa: TC001 - of a field that pydantic reads
 
 if TYPE_CHECKING:
@@ -51,6 +51,8 @@ _POSTED = ""
 # Part of the direct message that reports a closed conversation.
 _CLOSED = "closed"
 _SHORT_CHARS = 1500
+# How long a streamed answer waits for a call that completes it, in seconds.
+_COMPLETED_WITHIN_S = 2.0
 _SECTION_CHARS = 3000
 _NOTHING: MappingProxyType[int, End] = MappingProxyType({})
 
@@ -351,16 +353,27 @@ class Outbox:
         """Complete the messages that show the beginning of a post; as `_attempt`."""
         answer, text = self._answer_key(post), "\n\n".join(post.texts)
         key = f"{self._run_id}:{post.part}:native"
-        slot, confirm = CallSlot(run=self._first.user), self._lease.confirm
-        channel, is_rated = self._place.channel, post.is_rated and self._client.takes_feedback
+        scope, confirm = CancelScope(), self._lease.confirm
+        slot = CallSlot(run=self._first.user, scope=scope)  # fair between people
+        channel, is_rated, is_busy = self._place.channel, post.is_rated and self._client.takes_feedback, False
 
         async def send(*, in_doubt: bool) -> None:
             below = (feedback_block(answer),) if is_rated and self._client.takes_feedback else ()
             content = Content(text, below)
             complete = partial(streams.complete, self._client, channel, post.streamed, post.native, content)
-            self._on_posted(post.part, await complete(key, answer, slot, in_doubt=in_doubt, confirm=confirm))
+            try:
+                self._on_posted(post.part, await complete(key, answer, slot, in_doubt=in_doubt, confirm=confirm))
+            except CallCancelled:
+                nonlocal is_busy
+                is_busy = True
 
+        # Slack ends few streams in a minute. An answer does not wait for that: it is posted.
+        timer = asyncio.get_running_loop().call_later(_COMPLETED_WITHIN_S, scope.cancel)
         failed = await self._attempt(post, send)
+        timer.cancel()
+        if is_busy:
+            log.info("stream.busy", conversation=self._place.conversation_id)
+            return SlackCallFailed("chat.stopStream", "busy")
         if failed is not None and is_rated and failed.error.startswith("invalid_blocks"):
             self._client.takes_feedback = False
             log.warning("feedback.no_buttons", error=failed.error)

@@ -102,6 +102,7 @@ async def complete(  # noqa: PLR0913, PLR0917 - the parts of a post
 
     Raises:
         SlackCallFailed: Slack refused; the messages may be incomplete.
+        CallCancelled: the scope of the slot was cancelled before.
     """
     for place, (each, following) in enumerate(zip(streamed, [*streamed[1:], None], strict=True)):
         if each.is_ended and following is not None and not in_doubt:
@@ -148,13 +149,15 @@ async def discard(client: SlackClient, channel: str, ts: str, run: str = "") -> 
     Raises:
         SlackCallFailed: Slack refused, or did not answer.
     """
-    slot = CallSlot(Priority.STATUS, run)
     try:
-        await client.call(_STOP, {"channel": channel, "ts": ts}, slot, done=_ENDED)
+        await client.delete(channel, ts, run)
     except SlackCallFailed as e:
         if e.is_transient:
             raise
-        log.info("stream.not_stopped", error=str(e))
+        log.info("stream.not_deleted", error=str(e))
+    else:
+        return
+    await client.call(_STOP, {"channel": channel, "ts": ts}, CallSlot(Priority.STATUS, run), done=_ENDED)
     await client.delete(channel, ts, run)
 
 

@@ -7,7 +7,9 @@ from anthropic_server import Gate, text, tool_call
 
 pytestmark = pytest.mark.browser
 
-PLAN = {"items": [{"text": "Read the numbers", "status": "done"}, {"text": "Write the report", "status": "in_progress"}]}
+PLAN = {
+    "items": [{"text": "Read the numbers", "status": "done"}, {"text": "Write the report", "status": "in_progress"}]
+}
 BEGUN = """# Sales in May
 
 Sales grew in *four* of five months. The launch on **3 May** explains most of it, and the rest comes from the north.

@@ -385,7 +385,7 @@ def test_a_configuration_that_cannot_be_read_exits_with_code_2(tmp_path):
 @pytest.mark.parametrize(
     ("source", "level", "sentence"),
     [
-        (foreign_loops.EXACT, PASSED, "its 5 modules can be mounted, and its orchestrator answers."),
+        (foreign_loops.EXACT, PASSED, "its 6 modules can be mounted, and its orchestrator answers."),
         (
             foreign_loops.EXACT.replace("return await turns", "raise RuntimeError('no idea')\n        await turns"),
             FAILED,
