@@ -294,7 +294,8 @@ class Cleanup:
             for file_id in uploads.shared_again(messages, {uploads.digest_of(key) for key in keys}):
                 yield partial(uploads.delete, client, file_id)
             # No other run streams until this is done; see `AnswerStream`.
-            for each in messages if isinstance(item, RunArtifacts) and place.thread_ts is not None else ():
+            may_stream = isinstance(item, RunArtifacts) and place.thread_ts is not None and not place.worker
+            for each in messages if may_stream else ():
                 if streams.is_blank(each):
                     yield partial(streams.discard, client, place.channel, each["ts"])
             if isinstance(item, RunArtifacts) and _may_be_marked(item, messages):

@@ -71,6 +71,9 @@ class AgentState:
     active: Counter[tuple[int, str]] = field(default_factory=Counter)
     overloads: Counter[str] = field(default_factory=Counter)
     tool_calls: list[ToolCallRecord] = field(default_factory=list)
+    uploads: Iterator[int] = field(default_factory=lambda: itertools.count(1))
+    # By conversation and call of each file that is to be shared: whether that is stored for certain.
+    shared: dict[tuple[str, str], bool] = field(default_factory=dict)
     streams: Random = field(init=False)
     texts: Iterator[int] = field(default_factory=lambda: itertools.count(1))
     calls: Iterator[int] = field(default_factory=lambda: itertools.count(1))
@@ -96,6 +99,8 @@ async def mount(coordinator: Any, _config: dict[str, Any]) -> None:
     for name, is_side_effect_free in (("look", True), ("act", False)):
         tool = agents.tool(agents, conversation, name, is_side_effect_free=is_side_effect_free)
         coordinator.mount("tools", tool)
+    if "shares" in agents.sim.features:
+        coordinator.mount("tools", ShareTool(agents, conversation, coordinator))
 
 
 class Model:
@@ -165,6 +170,7 @@ class Model:
     def _more_tools(self) -> list[str]:
         features = self._agents.sim.features
         found = ["ask_user"] if "approvals" in features else []
+        found += ["share"] if "shares" in features else []
         return found + (["delegate", "dispatch_worker"] if "workers" in features and not self._is_child else [])
 
     def _text(self) -> str:
@@ -207,4 +213,31 @@ class Tool:
         finally:
             agents.observer.ended(f"{call} was active", self._conversation, process)
         sim.log("tool", f"{self.name} {call} ends")
+        return ToolResult(output=f"done {call}")
+
+
+class ShareTool:
+    """Shares a file that is uploaded already."""
+
+    name = "share"
+    description = "Can share."
+    repeatable = True
+    side_effect_free = False
+    input_schema = Tool.input_schema
+
+    def __init__(self, agents: AgentState, conversation: str, coordinator: Any):
+        self._agents = agents
+        self._conversation = conversation
+        self._coordinator = coordinator
+
+    def label(self, arguments: dict[str, Any]) -> str:
+        return f"{self.name} {arguments.get('call')}"
+
+    async def execute(self, input: dict[str, Any]) -> ToolResult:  # noqa: A002 - the contract's name
+        call = input["call"]
+        # A repeated call has uploaded it again.
+        file = {"id": f"F{next(self._agents.uploads)}", "name": f"{call}.txt", "title": call, "digest": call}
+        self._agents.shared.setdefault((self._conversation, call), False)
+        await self._coordinator.get_capability("people.share")(f"call:{call}", [file], "")
+        self._agents.shared[self._conversation, call] = True
         return ToolResult(output=f"done {call}")

@@ -165,6 +165,14 @@ class Slack:
         message.metadata = json.loads(arguments["metadata"]) if "metadata" in arguments else message.metadata
         return {"ts": message.ts}
 
+    def _share(self, arguments: dict[str, Any], by: int) -> dict[str, Any]:
+        files = tuple({"id": each["id"], "name": each["title"]} for each in json.loads(arguments["files"]))
+        if any(each in message.files for message in self.messages.values() for each in files):
+            raise RefusedError("invalid_arguments")
+        self._sim.count("file shared")
+        self.messages[self._post({"text": arguments.get("initial_comment", ""), **arguments}, by)["ts"]].files = files
+        return {"files": list(files)}
+
     def _start_stream(self, arguments: dict[str, Any], by: int) -> dict[str, Any]:
         self._sim.count("stream started")
         message = self.messages[self._post({"text": "", **arguments}, by)["ts"]]
@@ -270,6 +278,7 @@ _METHODS = {
     "chat.startStream": Slack._start_stream,
     "chat.appendStream": Slack._append_stream,
     "chat.stopStream": Slack._stop_stream,
+    "files.completeUploadExternal": Slack._share,
     "reactions.add": Slack._react,
     "reactions.remove": Slack._unreact,
     "conversations.replies": Slack._replies,

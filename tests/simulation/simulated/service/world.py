@@ -88,11 +88,13 @@ FEATURES = {
     "files": 0.25,
     # Answers that people see while they are written.
     "streams": 0.25,
+    # Files that an agent shares.
+    "shares": 0.25,
 }
 # These have their own generator, so that the draws of the other features do not depend on them.
 _DRAWN_SEPARATELY = (
     *("few slots", "existing threads", "no look-ups", "notes", "reloads", "policies", "mutes"),
-    *("direct messages", "bots", "approvals", "workers", "schedules", "budgets", "files", "streams"),
+    *("direct messages", "bots", "approvals", "workers", "schedules", "budgets", "files", "streams", "shares"),
 )
 # How long everything may take to finish, in virtual seconds.
 _REST_WITHIN_S = 900.0

@@ -137,6 +137,7 @@ def _check_conversation(case: Evidence, environment: Any, people: People) -> Ite
 def _check_all(environment: Any, found: list[workers.FoundWorker]) -> Iterator[str]:
     yield from workers.one_for_each_call(found)
     yield from thread.strays(environment.slack)
+    yield from files.shared_once(environment.slack, environment.agents.shared)
     yield from runs.fencing(environment.observer.commits)
     yield from runs.repeated(environment.agents.tool_calls)
     yield from approvals.approved(environment)

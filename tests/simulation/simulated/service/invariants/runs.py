@@ -14,7 +14,7 @@ from simulated.service.store_observer import END_NOTICES, Commit, ObservedRun
 
 from .evidence import Evidence, Row, text_of
 
-_CALL = re.compile(r"\b(?:look|act|Asking: Which of|helper: Part|Dispatching a worker: Task) (c\d+)\b")
+_CALL = re.compile(r"\b(?:look|act|share|Asking: Which of|helper: Part|Dispatching a worker: Task) (c\d+)\b")
 _MORE = re.compile(r"\band (\d+) more\b")
 _DONE = re.compile(r"\bdone (c\d+)\b")
 _LATE_UNKNOWN = re.compile(r"^- call (c\d+), act: .*outcome is unknown", re.MULTILINE)

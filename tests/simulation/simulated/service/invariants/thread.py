@@ -73,7 +73,7 @@ def strays(slack: Slack) -> Iterator[str]:
 def remains(case: Evidence) -> Iterator[str]:
     """No status message, no ⏳, and no stream that is blank or was not ended is left."""
     for post in case.posts:
-        if not post.key and (post.is_streaming or not post.text):
+        if not (post.key or post.files) and (post.is_streaming or not post.text):
             yield f"The stream {post.ts} ({post.text[:40]!r}) is left."
     yield from (f"The status {post.ts} ({post.text!r}) is left." for post in case.statuses)
     for message in (written.message for written in case.written):
