@@ -219,6 +219,7 @@ class SlackOptions:
         feedback: whether answers have buttons that rate them.
         files: limits of the files that people send.
         stream: whether people see the text of an answer while it is written.
+        canvas: whether very long answers become canvases, where Slack makes them, rather than files.
         cards: whether a status message shows the to-do list and the tool calls as cards.
     """
 
@@ -232,6 +233,7 @@ class SlackOptions:
     files: FileLimits = FileLimits()
     stream: bool = False
     cards: bool = False
+    canvas: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -216,6 +216,7 @@ def _connector_settings(
             command=command_of(slack, next(iter(config.instances))),
             feedback=slack.feedback,
             stream=slack.answers == "stream",
+            canvas=slack.long_answers == "canvas",
             cards=slack.status == "cards",
             files=FileLimits(slack.max_file_mb * 1_000_000, slack.file_timeout_s),
         ),

@@ -22,7 +22,7 @@ from connector.formatting.native import MOST_CHARS, fenced, native_markdown
 from connector.formatting.splitting import PIECE_CHARS, pieces
 from connector.protocols import SharedFile, StateChanges
 from connector.records import UNREADABLE
-from connector.slack_api import streams, uploads
+from connector.slack_api import canvases, streams, uploads
 from connector.slack_api.client import AnswerKey, best_effort
 from connector.slack_api.errors import NO_THREAD, RetryDecision, SlackCallFailed, error_boundary
 from connector.slack_api.rate_limiter import CallCancelled, CallSlot, CancelScope
@@ -69,6 +69,7 @@ class Post:
         is_rated: whether people can rate it by buttons below its last message.
         native: Markdown for one message with a `markdown` block, where it is shown better; `texts` if Slack refuses it.
         shared: files that are uploaded, for one message; `comment` is the text above them.
+        canvas: id of the canvas that has the text of the file; blank: none.
         streamed: the messages that show the beginning of `native`, and that are completed in place of a post.
         file: text to share as a file before the messages; blank: none. `kind` as in `LongPart`.
         number: its position among the posts of the run.
@@ -88,6 +89,7 @@ class Post:
     streamed: tuple[Streamed, ...] = ()
     shared: tuple[SharedFile, ...] = ()
     comment: str = ""
+    canvas: str = ""
 
 
 _POST = TypeAdapter(Post)
@@ -165,8 +167,12 @@ class Outbox:
         *,
         on_closed: Callable[[str], None],
         on_posted: Callable[[str, str], None] = lambda _part, _ts: None,
+        has_canvases: bool = False,
     ) -> None:
-        """`on_posted` is called with the part of a post and the ts of its message; blank: Slack rejected it."""
+        """`has_canvases`: very long answers become canvases, where Slack makes them.
+
+        `on_posted` is called with the part of a post and the ts of its message; blank: Slack rejected it.
+        """
         self._client = client
         self._lease = lease
         self._first = record.first.message
@@ -175,6 +181,7 @@ class Outbox:
         self._instance, self._prompt_id = record.first.instance, record.first.id
         self._persona = persona
         self._on_closed = on_closed
+        self._has_canvases = has_canvases
         self._on_posted = on_posted
         posts = lease.claim.posts if record.was_taken_over else {}
         self._known = set(posts)
@@ -292,7 +299,11 @@ class Outbox:
             await self._send(notice, escape(sentence), f"{self._run_id}:{post.part}:refused")
 
     async def _with_its_file(self, post: Post) -> Post:
-        """Share the file of a post, and return the remaining messages to post."""
+        """Share the file of a post, or its canvas, and return the remaining messages to post."""
+        if post.kind == uploads.ANSWER and not post.blocks and self._has_canvases and self._client.takes_canvases:
+            with_link = await self._with_its_canvas(post)
+            if with_link is not None:
+                return with_link
         key, confirm = f"{self._run_id}:{post.part}", self._lease.confirm
         share = partial(uploads.share, self._client, self._place, key, post.file, post.kind, confirm=confirm)
         failed = await self._attempt(post, share)
@@ -306,6 +317,26 @@ class Outbox:
         post = replace(post, texts=(*texts, *(post.texts if post.blocks else ())), file="")
         await self._lease.write(StateChanges(posts={post.part: asdict(post)}))
         return post
+
+    async def _with_its_canvas(self, post: Post) -> Post | None:
+        """Show the canvas of a post, and return the messages with a link to it; `None`: Slack makes none."""
+        link = ""
+
+        async def send(*, in_doubt: bool) -> None:  # noqa: ARG001 - repeated calls have the same result
+            nonlocal post, link
+            if not post.canvas:
+                title, markdown = uploads.title_of(post.file), native_markdown(post.file) or fenced(post.file)
+                post = replace(post, canvas=await canvases.create(self._client, title, markdown))
+                # Stored before anybody sees it, so that the next owner continues with the same canvas.
+                await self._lease.write(StateChanges(posts={post.part: asdict(post)}))
+            link = await canvases.show(self._client, post.canvas, self._place.channel, self._lease.confirm)
+
+        failed = await self._attempt(post, send)
+        if failed is None:
+            return None if self.is_closed else replace(post, texts=uploads.summary_of(post.file, link), file="")
+        self._client.takes_canvases = False
+        log.warning("answer.no_canvas", error=failed.error)
+        return None
 
     async def _post(self, post: Post) -> None:
         """Post the messages of a post; if Slack rejects any, post one notice about it."""

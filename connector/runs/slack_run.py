@@ -95,7 +95,13 @@ class SlackRun:
         self.place: ThreadAddress = record.first.message.place
         client = workspace.background.client
         self.outbox = Outbox(
-            client, lease, record, self.instance.persona, on_closed=self._on_closed, on_posted=self._on_posted
+            client,
+            lease,
+            record,
+            self.instance.persona,
+            on_closed=self._on_closed,
+            on_posted=self._on_posted,
+            has_canvases=workspace.background.options.canvas,
         )
         self.requests = Requests(
             lease,

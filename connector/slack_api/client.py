@@ -169,6 +169,8 @@ class SlackClient:
         self.takes_feedback = True
         # Whether Slack accepts `markdown` blocks; True until it refuses one.
         self.takes_markdown = True
+        # Whether Slack makes canvases; True until it refuses one.
+        self.takes_canvases = True
         # Whether Slack accepts cards of tasks; True until it refuses one.
         self.takes_cards = True
         # Whether the app has streams; True until Slack says otherwise.

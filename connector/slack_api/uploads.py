@@ -54,8 +54,11 @@ _outliner = MarkdownIt("commonmark", {"html": False, "maxNesting": 4})
 _outliner.core.ruler.disable("inline")
 
 
-def summary_of(markdown: str) -> tuple[str, ...]:
-    """Return the messages that replace a long answer in the thread: its beginning, its headings, a note on the file."""
+def summary_of(markdown: str, canvas: str = "") -> tuple[str, ...]:
+    """Return the messages that replace a long answer in the thread: its beginning, its headings, a note on the file.
+
+    `canvas`: the address of the canvas that has it; blank: a file has it.
+    """
     tokens = _outliner.parse("\n".join(markdown[:_OUTLINED_CHARS].split("\n", _OUTLINED_LINES)[:_OUTLINED_LINES]))
     end = _end_of_preview(markdown, tokens)
     beginning = "\n".join(markdown.splitlines()[:end])
@@ -66,7 +69,9 @@ def summary_of(markdown: str) -> tuple[str, ...]:
     if len(headings) > _HEADINGS:
         outline.append(f"… and {len(headings) - _HEADINGS} more")
     length = f"{len(markdown.split()):,} words"
-    where = f"📎 The whole answer ({length}) is in the file in this thread, because it is too long for messages."
+    where = f"📄 The whole answer ({length}) is in <{escape(canvas)}|this canvas>."
+    if not canvas:
+        where = f"📎 The whole answer ({length}) is in the file in this thread, because it is too long for messages."
     parts = (f"{first} …" if is_cut else first, "\n".join(outline), where)
     return tuple(pieces("\n\n".join(part for part in parts if part)))
 
@@ -115,7 +120,7 @@ async def share(  # noqa: PLR0913 - the parts of an upload
     language = {} if kind == ANSWER else {"snippet_type": _LANGUAGES.get(ending, ending)}
     address, file_id = await begin(client, {"filename": name, "length": len(data), **language})
     await client.upload(address, data)
-    arguments = {"files": json.dumps([{"id": file_id, "title": _title(content) if kind == ANSWER else kind}])}
+    arguments = {"files": json.dumps([{"id": file_id, "title": title_of(content) if kind == ANSWER else kind}])}
     await _complete(client, place, arguments, look, confirm)
     await _require_thread(client, place, is_answer)
 
@@ -256,7 +261,7 @@ def _plain(heading: str) -> str:
     return one_line(words(line.children), _HEADING_CHARS)
 
 
-def _title(markdown: str) -> str:
+def title_of(markdown: str) -> str:
     """Return the file's title: its first heading."""
     headings = _headings(_outliner.parse(markdown[:_TITLED_CHARS]))
     return (_plain(headings[0]) if headings else "") or "The whole answer"

@@ -128,6 +128,7 @@ class FileServer:
             web.post("/upload/v1/{ticket}", self.upload),
             web.get("/files-pri/{place}/{name}", self.download),
             web.get("/files-pri/{place}/download/{name}", self.download),
+            web.get("/files/{user}/{id}/{name}", self.canvas),
         ]
 
     async def upload(self, request: web.Request) -> web.StreamResponse:
@@ -151,6 +152,15 @@ class FileServer:
             if isinstance(holder, Bot)
             else _sent(file, request)
         )
+
+    async def canvas(self, request: web.Request) -> web.Response:
+        """Show a canvas as text, at the address of its links."""
+        found = (each.files.get(request.match_info["id"]) for each in self._workspaces)
+        file = next((each for each in found if each is not None and each.is_canvas and each.shown_in), None)
+        if file is None or file.content is None:
+            return web.Response(status=404, text="There is no canvas here that others may read.")
+        headers = {"X-Content-Type-Options": "nosniff", "Content-Security-Policy": "sandbox"}
+        return web.Response(text=f"{file.title}\n\n{file.content.decode()}", headers=headers)
 
     def _file(self, request: web.Request) -> tuple[Member | None, File | None]:
         token = token_of(request, {})

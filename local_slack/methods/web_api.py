@@ -12,7 +12,7 @@ from aiohttp import web
 
 from local_slack.delivery import faults
 from local_slack.delivery.faults import Fault, Faults, kind_of
-from local_slack.methods import agents, chat, conversations, lists, streams, views  # noqa: F401 - they enter their methods
+from local_slack.methods import agents, canvases, chat, conversations, lists, streams, views  # noqa: F401 - they enter their methods
 from local_slack.methods.app import APP_TOKEN_SCOPES, MissingScope
 from local_slack.methods.calls import METHODS, Arguments, Call, read_arguments, token_of
 from local_slack.methods.files import DOWNLOAD, UPLOAD, FileServer

@@ -52,10 +52,15 @@ class File:
     deleted: bool = False
     snippet_type: str = ""
     alt: str = ""
+    is_canvas: bool = False
+    # The channels whose members may read a canvas.
+    shown_in: tuple[str, ...] = ()
 
     @property
     def kind(self) -> tuple[str, str, str]:
         """Return Slack's ``filetype``, ``mimetype`` and ``pretty_type``."""
+        if self.is_canvas:
+            return "quip", "application/vnd.slack-docs", "Canvas"
         ending = self.snippet_type or PurePosixPath(self.name).suffix.lstrip(".").lower()
         return _KINDS.get(ending, (ending or "binary", "application/octet-stream", ending.upper() or "Binary"))
 
@@ -120,6 +125,16 @@ class Files:
             raise SlackRefused("invalid_arguments", "[ERROR] a file can be completed once [json-pointer:/files]")
         titled = zip(files, (title for _, title in wanted), strict=True)
         return tuple(self._keep(replace(file, title=title or file.name, completed=True)) for file, title in titled)
+
+    def new_canvas(self, member: Member, title: str, content: str, base_url: str) -> File:
+        file = self.begin(member, title, len(content.encode()), base_url)
+        return self._keep(replace(file, content=content.encode(), completed=True, is_canvas=True))
+
+    def fill_canvas(self, canvas: File, content: str) -> None:
+        self._keep(replace(canvas, content=content.encode(), size=len(content.encode())))
+
+    def open_canvas(self, canvas: File, channels: tuple[str, ...]) -> None:
+        self._keep(replace(canvas, shown_in=tuple(dict.fromkeys((*canvas.shown_in, *channels)))))
 
     def delete(self, member: Member, file_id: str) -> File:
         file = self.get(file_id)

@@ -106,6 +106,7 @@ class SlackConfig(Section):
         command: name of the slash command, such as `/agent`. Default: the name of the first agent after a slash.
         feedback: whether answers have buttons by which people rate them.
         answers: `stream` (people see the text of an answer while it is written, where Slack allows that) or `post`.
+        long_answers: `file` or `canvas` (very long answers become canvases, where Slack makes them).
         status: `cards` (the status message shows to-do list and tool calls as cards, where Slack has them) or `text`.
         max_file_mb: size of a file that people send, in millions of bytes; larger ones are refused. 0: no files.
         file_timeout_s: time for the download of one file.
@@ -128,6 +129,7 @@ class SlackConfig(Section):
     command: str | None = Field(default=None, pattern=r"^/[a-z0-9_-]{1,31}$")
     feedback: bool = True
     answers: Literal["stream", "post"] = "stream"
+    long_answers: Literal["file", "canvas"] = "file"
     status: Literal["cards", "text"] = "cards"
     max_file_mb: int = Field(default=25, ge=0, le=1000)
     file_timeout_s: float = Field(default=30, gt=0, le=600, allow_inf_nan=False)

@@ -1,4 +1,4 @@
-"""An answer on the page: it grows while the model writes it, beside the plan, and ends as Markdown with a file."""
+"""An answer on the page: it grows while the model writes it, with the plan above, and ends as Markdown with a file."""
 
 from __future__ import annotations
 

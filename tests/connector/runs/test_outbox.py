@@ -1,12 +1,14 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
+import aiohttp
 import pytest
 
-from connector import Persona
+from connector import Persona, SlackOptions
 from connector.events import SlackMessage
 from connector.protocols import Claim, LeaseLost
 from connector.records import PendingMessage, RunRecord
@@ -136,6 +138,40 @@ async def test_a_very_long_answer_is_a_file_and_a_message_with_its_headings(chat
     assert file.title == "Report"
     assert summary.text.startswith("*Report*\n\nIt begins *here*.\n\n• Findings\n• Proof &lt;!channel&gt;\n• End\n\n📎")
     assert summary.persona.username == "Alpha"
+
+
+@pytest.fixture
+async def canvases(process):
+    async with process(options=SlackOptions(canvas=True)) as chat:
+        yield chat
+        chat.slack.faults.clear()
+
+
+@pytest.mark.parametrize("fault", [DropBeforeCall(), DropAfterCall(), ServerError(503)])
+@pytest.mark.parametrize("method", ["canvases.create", "canvases.access.set", "files.info", "chat.postMessage"])
+async def test_a_very_long_answer_becomes_a_canvas_and_a_message_with_a_link(canvases, method, fault):
+    thread = await canvases.start_shown()
+    canvases.fail(method, fault)
+    await thread.run.answer(LONG)
+    (text,) = await thread.ended()
+    address = re.search(r"is in <(\S+)\|this canvas>", text)[1]
+    async with aiohttp.ClientSession() as http, http.get(address) as response:
+        shown = await response.text()
+    assert shown.startswith("Report\n\n# Report\n\nIt begins **here**.")
+    assert "## Proof &lt;!channel&gt;" in shown
+
+
+@pytest.mark.parametrize("error", ["missing_scope", "canvas_creation_failed", "unknown_method"])
+async def test_where_slack_makes_no_canvas_a_very_long_answer_is_a_file(canvases, error):
+    thread = await canvases.start_shown()
+    canvases.fail("canvases.create", ErrorResponse(error))
+    await thread.run.answer(LONG)
+    await thread.ended()
+    assert [len(post.body.files) for post in thread.posts] == [1, 0]
+    other = await canvases.start_shown()
+    await other.run.answer(LONG)
+    await other.ended()
+    assert len(canvases.calls("canvases.create")) == 1
 
 
 CODE = "".join(f"line_{n} = <{n}>\n" for n in range(100))
