@@ -16,10 +16,11 @@ if TYPE_CHECKING:
 # The scopes that the app can have; all by default. Without `chat:write.public` it must join a channel to post.
 EVERY_SCOPE = frozenset(
     """
-    app_mentions:read assistant:write bookmarks:read bookmarks:write canvases:read canvases:write
-    channels:history channels:join channels:manage channels:read chat:write chat:write.customize commands
-    emoji:read files:read files:write groups:history groups:read groups:write im:history im:read im:write mpim:history mpim:read mpim:write pins:read pins:write reactions:read
-    reactions:write team:read usergroups:read usergroups:write users.profile:read users:read users:read.email
+    app_mentions:read assistant:write bookmarks:read bookmarks:write canvases:read canvases:write channels:history
+    channels:join channels:manage channels:read chat:write chat:write.customize commands emoji:read files:read
+    files:write groups:history groups:read groups:write im:history im:read im:write mpim:history mpim:read
+    mpim:write pins:read pins:write reactions:read reactions:write team:read usergroups:read usergroups:write
+    users.profile:read users:read users:read.email
     """.split()  # noqa: SIM905 - as a list it fills a page
 )
 APP_TOKEN_SCOPES = frozenset({"connections:write", "authorizations:read"})
