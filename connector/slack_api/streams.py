@@ -114,9 +114,11 @@ async def complete(  # noqa: PLR0913, PLR0917 - the parts of a post
         metadata, once = post_metadata(message_key, answer), PendingCalls(confirm=confirm)
         if following is None and each.sent >= 0 and not in_doubt:
             rest = text[each.sent :] if each.sent else continued(each, text)
-            stop = {"channel": channel, "ts": each.ts, "blocks": json.dumps(blocks), "metadata": metadata}
+            stop = {"channel": channel, "ts": each.ts, "metadata": metadata}
+            stop |= {"blocks": json.dumps(blocks)} if blocks else {}
+            stop |= {"markdown_text": rest} if rest else {}
             try:
-                stopped = await client.try_once(_STOP, stop | ({"markdown_text": rest} if rest else {}), slot, confirm)
+                stopped = await client.try_once(_STOP, stop, slot, confirm)
             except SlackCallFailed as e:
                 log.info("stream.not_stopped", error=str(e))
                 if e.is_transient and await _is_complete(client, channel, each.ts, message_key):
