@@ -67,7 +67,7 @@ async def test_a_person_runs_a_recipe_that_survives_a_kill_and_reports_once(serv
         await thread.say("!recipe run trial topic=“green tea”")
         await thread.until_said("The recipe trial has started as worker w")
         await gate.reached.wait()
-        await thread.until_shown("☑ Save it", "▶ Ask")
+        await thread.until_shown('"title": "Save it", "status": "complete"', '"title": "Ask", "status": "in_progress"')
         await service.ended(signal.SIGKILL)
     gate.open()
     scripts.of("research", [text("blue")])
