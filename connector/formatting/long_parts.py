@@ -7,20 +7,17 @@ import io
 import re
 from typing import TYPE_CHECKING, NamedTuple
 
-from markdown_it import MarkdownIt
-
 from connector.formatting.content import counted
+from connector.formatting.markdown import cells_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from markdown_it.token import Token
-
 # Longer ones would fill several screens.
 _MOST_LINES, _MOST_ROWS = 60, 50
 MOST_PARTS = 9
-# Parsing takes longer with each line.
-_MOST_CHARS = 1_000_000
+_FENCE = re.compile(r" {0,3}(`{3,}|~{3,})([^`]*)")
+_DELIMITERS = re.compile(r" {0,3}\|?(?:[ \t]*:?-+:?[ \t]*\|)+(?:[ \t]*:?-+:?[ \t]*)?")
 _ENDINGS = {
     "bash": "sh",
     "shell": "sh",
@@ -38,8 +35,6 @@ _ENDINGS = {
     "": "txt",
 }
 _ENDING = re.compile(r"[a-z0-9]{1,8}")
-_parser = MarkdownIt("commonmark", {"html": False, "maxNesting": 4}).enable("table")
-_parser.core.ruler.disable("inline")
 
 
 class LongPart(NamedTuple):
@@ -50,44 +45,48 @@ class LongPart(NamedTuple):
 
 
 def without_long_parts(markdown: str) -> tuple[str, tuple[LongPart, ...]]:
-    """Return a text with a line in place of each long code block and table, and these parts, nine at most."""
-    if markdown.count("\n") < min(_MOST_LINES, _MOST_ROWS) or len(markdown) > _MOST_CHARS:
-        return markdown, ()
-    lines, parts = markdown.split("\n"), list[LongPart]()
-    tokens = _parser.parse(markdown)
-    shown, at = list[str](), 0
-    for place, token in enumerate(tokens):
-        part = _long_part(tokens, place) if not token.level and len(parts) < MOST_PARTS else None
-        if part is None or token.map is None:
-            continue
-        parts.append(part)
-        count = part.content.rstrip("\n").count("\n") + 1
-        size = counted(count - 1, "row") if part.kind == "table.csv" else counted(count, "line")
-        shown += [*lines[at : token.map[0]], f"📎 File {len(parts)} below: `{part.kind}`, {size}."]
-        at = token.map[1]
-    return "\n".join([*shown, *lines[at:]]), tuple(parts)
+    """Return a text with a line in place of each long code block and table, and these parts, nine at most.
+
+    Only blocks that are in no list and no quote count.
+    """
+    lines, shown, parts, at = markdown.split("\n"), list[str](), list[LongPart](), 0
+    while at < len(lines):
+        end, part = _block(lines, at)
+        if part is None or len(parts) == MOST_PARTS:
+            shown += lines[at:end]
+        else:
+            parts.append(part)
+            count = part.content.rstrip("\n").count("\n") + 1
+            size = counted(count - 1, "row") if part.kind == "table.csv" else counted(count, "line")
+            shown.append(f"📎 File {len(parts)} below: `{part.kind}`, {size}.")
+        at = end
+    return "\n".join(shown), tuple(parts)
 
 
-def _long_part(tokens: Sequence[Token], place: int) -> LongPart | None:
-    token = tokens[place]
-    if token.type in ("fence", "code_block") and token.content.count("\n") > _MOST_LINES:
-        word = (token.info.split() or [""])[0].lower()
+def _block(lines: Sequence[str], at: int) -> tuple[int, LongPart | None]:
+    """Return the line after the block that begins here, and the part, if it is a long code block or table."""
+    if opened := _FENCE.fullmatch(lines[at]):
+        closes = (n for n in range(at + 1, len(lines)) if _closes(lines[n], opened[1]))
+        last = next(closes, len(lines))
+        word = (opened[2].split() or [""])[0].lower()
         ending = _ENDINGS.get(word, word)
-        return LongPart(f"code.{ending if _ENDING.fullmatch(ending) else 'txt'}", token.content)
-    if token.type == "table_open" and token.map is not None and token.map[1] - token.map[0] > _MOST_ROWS + 2:
-        return LongPart("table.csv", _csv(tokens, place))
-    return None
+        kind = f"code.{ending if _ENDING.fullmatch(ending) else 'txt'}"
+        is_long = last - at - 1 > _MOST_LINES
+        content = "".join(f"{line}\n" for line in lines[at + 1 : last])
+        return min(last + 1, len(lines)), LongPart(kind, content) if is_long else None
+    if "|" in lines[at] and at + 1 < len(lines) and _DELIMITERS.fullmatch(lines[at + 1]):
+        end = next((n for n in range(at + 2, len(lines)) if "|" not in lines[n]), len(lines))
+        is_long = end - at - 2 > _MOST_ROWS
+        return end, LongPart("table.csv", _csv([lines[at], *lines[at + 2 : end]])) if is_long else None
+    return at + 1, None
 
 
-def _csv(tokens: Sequence[Token], place: int) -> str:
+def _closes(line: str, fence: str) -> bool:
+    sign = line.strip()
+    return len(sign) >= len(fence) and not sign.strip(fence[0]) and not line.startswith("    ")
+
+
+def _csv(rows: Sequence[str]) -> str:
     out = io.StringIO()
-    writer, row = csv.writer(out, lineterminator="\n"), list[str]()
-    for token in tokens[place:]:
-        if token.type == "inline":
-            row.append(token.content)
-        elif token.type == "tr_close":
-            writer.writerow(row)
-            row = []
-        elif token.type == "table_close":
-            break
+    csv.writer(out, lineterminator="\n").writerows(map(cells_of, rows))
     return out.getvalue()

@@ -118,11 +118,12 @@ def _whole_table(state: StateBlock, start: int, end: int, silent: bool) -> bool:
         elif token.type == "inline":
             last, columns = token, columns + 1
         elif token.type == "tr_close" and last is not None:
-            last.content = " | ".join([last.content, *_cells(getLine(state, line))[columns:]])
+            last.content = " | ".join([last.content, *cells_of(getLine(state, line))[columns:]])
     return True
 
 
-def _cells(line: str) -> list[str]:
+def cells_of(line: str) -> list[str]:
+    """Return the cells of a line of a table."""
     cells = [cell.strip() for cell in escapedSplit(line.strip())]
     return cells[not cells[0] : len(cells) - (len(cells) > 1 and not cells[-1])]
 
