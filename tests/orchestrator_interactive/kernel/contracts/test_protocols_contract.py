@@ -31,6 +31,7 @@ SHIPPED = [
     "hooks-redaction",
     "tool-agents",
     "tool-ask-user",
+    "tool-share-file",
     "tool-bash",
     "tool-delegate",
     "tool-dispatch-worker",
