@@ -23,7 +23,7 @@ from connector.records import (
     parse_run_record,
 )
 from connector.runs.inbox import Inbox
-from connector.runs.outbox import service_post, stored_post
+from connector.runs.posts import service_post, stored_post
 from connector.runs.slack_run import Finished, New, Resumed, SlackRun, StartMode, Unrecoverable
 from connector.runs.worker_report import report
 from connector.slack_api.errors import error_boundary
@@ -76,9 +76,11 @@ class ConversationState:
     def start(self, record: RunRecord, start_mode: StartMode = New()) -> SlackRun:  # noqa: B008 - it is frozen
         """Create the active run; its first message must be in the inbox."""
         self.inbox.give(record.first)
-        may_stream = lambda: not self.cleanup.may_find_streams  # noqa: E731 - asked later
-        self.run = SlackRun(record, self.lease, self.inbox, self.workspace, start_mode, may_stream)
+        self.run = SlackRun(record, self.lease, self.inbox, self.workspace, start_mode, self._may_stream)
         return self.run
+
+    def _may_stream(self) -> bool:
+        return not self.cleanup.may_find_streams
 
     async def end(self, run: SlackRun) -> None:
         """Close the entries of delivered messages, return the other ones to the queue, and start the cleanup."""

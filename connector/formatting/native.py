@@ -10,7 +10,7 @@ import re
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from connector.formatting.inline import Notation, definition, link, sources, whole, with_links, words
+from connector.formatting.inline import NO_SPACE, Notation, definition, link, sources, whole, with_links, words
 from connector.formatting.markdown import FENCE, box_of, formula_of, parsed
 from connector.formatting.splitting import complete_sentences
 
@@ -32,8 +32,6 @@ _LANGUAGE = re.compile(r"[\w+#.-]{1,30}")
 _BACKTICKS = re.compile(r"`+")
 _BALANCED = re.compile(r"[^()]*(?:\([^()]*\)[^()]*)*")
 _PARENTHESES = str.maketrans({"(": "%28", ")": "%29"})
-# Separates marks that a reader would take for one run.
-_NO_SPACE = "\u200b"
 # In a `markdown` block they are shown better than in Slack's older markup.
 _RICH = ("heading", "table")
 
@@ -155,7 +153,7 @@ def _inline(nodes: Sequence[SyntaxTreeNode]) -> str:
     out: list[str] = []
     for text in filter(None, map(_span, nodes)):
         joins = out and text[0] in "*~" and out[-1][-1] == text[0]
-        out += [_NO_SPACE, text] if joins else [text]
+        out += [NO_SPACE, text] if joins else [text]
     return "".join(out)
 
 

@@ -224,13 +224,13 @@ class _Part:
 
     async def _start(self) -> None:
         stream, (fence, language) = self._stream, _open_fence(self.sent)
+        was_in_doubt, stream.is_in_doubt = stream.is_in_doubt, True
         try:
             ts = await streams.start(stream.client, stream.first, stream.persona, self._slot, stream.lease.confirm)
-        except CallCancelled:
+        except (CallCancelled, SlackCallFailed) as e:
+            stream.is_in_doubt = was_in_doubt or (isinstance(e, SlackCallFailed) and e.is_transient)
             raise
-        except BaseException as e:
-            stream.is_in_doubt = stream.is_in_doubt or not isinstance(e, SlackCallFailed) or e.is_transient
-            raise
+        stream.is_in_doubt = was_in_doubt
         self._began_s, self._is_full = asyncio.get_running_loop().time(), False
         self.messages.append(Streamed(ts, at=len(self.sent), opening=f"{fence}{language}\n" if fence else ""))
         await stream.started(ts)

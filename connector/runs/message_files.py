@@ -11,7 +11,7 @@ import structlog
 
 from connector import texts
 from connector.protocols import LeaseLost, MessageFile
-from connector.runs.outbox import service_post
+from connector.runs.posts import service_post
 from connector.slack_api.downloads import FileRefused, download
 
 if TYPE_CHECKING:

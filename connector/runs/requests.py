@@ -15,7 +15,7 @@ from connector import texts
 from connector.events import RequestAddress
 from connector.protocols import ALLOW, PersonAnswer, Sharing, StateChanges
 from connector.records import AnsweredRequest, RequestRecord
-from connector.runs.outbox import files_post, request_post, service_post
+from connector.runs.posts import files_post, request_post, service_post
 from connector.runs.request_view import answer_line, answered_content, file_of, waiting_content, who_may
 from connector.slack_api.rate_limiter import CallSlot, Priority
 
@@ -43,7 +43,7 @@ class Requests:
     them.
 
     Args:
-        record: returns the run's record; `keep` replaces the requests in it, `keep_shared` adds shared files.
+        record: returns the run's record; `keep` replaces fields of it, by name.
         on_change: called when the run begins or ceases to wait for people.
     """
 
@@ -53,8 +53,7 @@ class Requests:
         outbox: Outbox,
         workspace: WorkspaceContext,
         record: Callable[[], RunRecord],
-        keep: Callable[[Mapping[str, RequestRecord]], None],
-        keep_shared: Callable[[tuple[str, ...]], None],
+        keep: Callable[..., None],
         on_change: Callable[[], None],
     ) -> None:
         self._lease = lease
@@ -64,7 +63,7 @@ class Requests:
         self._observer = workspace.observer
         self._home = workspace.home
         self._record = record
-        self._keep, self._keep_shared = keep, keep_shared
+        self._keep = keep
         self._on_change = on_change
         # The answers that the run waits for, by key.
         self._expected: dict[str, asyncio.Future[None]] = {}
@@ -267,7 +266,8 @@ class Requests:
     async def share(self, share_id: str, files: Sequence[SharedFile], comment: str) -> None:
         """Share files in the thread; see `connector.protocols.People`."""
         part = f"share:{sha256(share_id.encode()).hexdigest()[:_KEY_CHARS]}"
-        self._keep_shared(tuple(each.digest for each in files))
+        digests = (*self._record().shared, *(each.digest for each in files))
+        self._keep(shared=tuple(dict.fromkeys(digests)))
         await self._outbox.add(files_post(part, files, comment), run=lambda: asdict(self._record()))
 
     def void(self) -> None:
@@ -334,7 +334,7 @@ class Requests:
         await self._background.client.call("chat.postEphemeral", arguments, CallSlot(Priority.PERSON))
 
     def _set(self, record: RequestRecord) -> None:
-        self._keep({**self._record().requests, record.key: record})
+        self._keep(requests={**self._record().requests, record.key: record})
 
     def _address(self, key: str) -> RequestAddress:
         return RequestAddress(self._place, self._record().id, key)

@@ -19,7 +19,8 @@ from connector.protocols import NO_TALK, Refused, RunFailed, StateChanges
 from connector.records import RunSummary, unknown_calls
 from connector.runs.answer_stream import AnswerStream
 from connector.runs.message_files import MessageFiles
-from connector.runs.outbox import Outbox, agent_post, question_post, service_post
+from connector.runs.outbox import Outbox
+from connector.runs.posts import agent_post, question_post, service_post
 from connector.runs.requests import Requests
 from connector.runs.run_status import STATUS_KEY, RunStatus
 from connector.runs.steering import Steering
@@ -29,13 +30,13 @@ from connector.slack_api.client import key_of
 from connector.slack_api.errors import error_boundary
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Iterator
 
     from connector.events import Consent, StopRequest, ThreadAddress
     from connector.protocols import ConversationLease, Participation, ThreadFacts
-    from connector.records import BackupGap, PendingMessage, RequestRecord, RunArtifacts, RunRecord
+    from connector.records import BackupGap, PendingMessage, RunArtifacts, RunRecord
     from connector.runs.inbox import Inbox
-    from connector.runs.outbox import Post
+    from connector.runs.posts import Post
     from connector.runs.run_slots import RunSlot
     from connector.runs.workspace import WorkspaceContext
 
@@ -108,8 +109,7 @@ class SlackRun:
             self.outbox,
             workspace,
             lambda: self.record,
-            self._keep_requests,
-            self._keep_shared,
+            self._keep,
             self._on_requests,
         )
         self.status = RunStatus(
@@ -118,7 +118,7 @@ class SlackRun:
             record,
             self.instance.persona,
             name=worker_name(record.first) or (self.instance.persona.name if len(workspace.router.names()) > 1 else ""),
-            keep_ts=self._keep_status,
+            keep_ts=lambda ts: self._store(status_ts=ts),
             on_closed=self.outbox.close,
         )
         self.stream = AnswerStream(
@@ -126,7 +126,7 @@ class SlackRun:
             lease,
             record,
             self.instance.persona,
-            keep=self._keep_streams,
+            keep=lambda streams: self._store(streams=streams),
             # Messages appear in the order of their texts.
             is_allowed=lambda: self.outbox.is_idle and may_stream(),
             on_stopped=self._on_stream_stopped,
@@ -266,12 +266,13 @@ class SlackRun:
         except Refused:
             return False
 
-    async def _keep_status(self, ts: str) -> None:
-        self.record = replace(self.record, status_ts=ts)
-        await self._lease.write(StateChanges(run=asdict(self.record)))
+    def _keep(self, **changes: Any) -> None:
+        """Replace fields of the record."""
+        self.record = replace(self.record, **changes)
 
-    async def _keep_streams(self, streams: tuple[str, ...]) -> None:
-        self.record = replace(self.record, streams=streams)
+    async def _store(self, **changes: Any) -> None:
+        """Replace fields of the record, and store it."""
+        self._keep(**changes)
         await self._lease.write(StateChanges(run=asdict(self.record)))
 
     def _on_stream_stopped(self) -> None:
@@ -284,12 +285,6 @@ class SlackRun:
         """The artifacts to remove when the run is over."""
         shown = self.status.artifacts
         return replace(shown, streams=self.stream.left, is_inherited=shown.is_inherited or self.stream.is_in_doubt)
-
-    def _keep_requests(self, requests: Mapping[str, RequestRecord]) -> None:
-        self.record = replace(self.record, requests=requests)
-
-    def _keep_shared(self, digests: tuple[str, ...]) -> None:
-        self.record = replace(self.record, shared=tuple(dict.fromkeys((*self.record.shared, *digests))))
 
     def _on_posted(self, part: str, ts: str) -> None:
         self.requests.on_posted(part, ts)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from connector import texts
 from connector.protocols import NO_TALK, QueueFull, Refused
-from connector.runs.outbox import service_post
+from connector.runs.posts import service_post
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence

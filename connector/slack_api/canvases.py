@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 async def create(client: SlackClient, title: str, markdown: str) -> str:
-    """Create a canvas that nobody but the bot sees, and return its id.
+    """Create a canvas that only the bot sees, and return its id.
 
     Raises:
         SlackCallFailed: Slack refused.

@@ -107,37 +107,57 @@ async def complete(  # noqa: PLR0913, PLR0917 - the parts of a post
     for place, (each, following) in enumerate(zip(streamed, [*streamed[1:], None], strict=True)):
         if each.is_ended and following is not None and not in_doubt:
             continue
-        text, blocks = native[each.at : following.at if following else None], () if following else content.blocks
         message_key = f"{key}.{place}" if following else key
         if in_doubt and await _is_complete(client, channel, each.ts, message_key):
             continue
-        metadata, once = post_metadata(message_key, answer), PendingCalls(confirm=confirm)
-        if following is None and each.sent >= 0 and not in_doubt:
-            rest = text[each.sent :] if each.sent else continued(each, text)
-            stop = {"channel": channel, "ts": each.ts, "metadata": metadata}
-            stop |= {"blocks": json.dumps(blocks)} if blocks else {}
-            stop |= {"markdown_text": rest} if rest else {}
-            try:
-                stopped = await client.try_once(_STOP, stop, slot, confirm)
-            except SlackCallFailed as e:
-                log.info("stream.not_stopped", error=str(e))
-                if e.is_transient and await _is_complete(client, channel, each.ts, message_key):
-                    continue
-            else:
-                await _require_thread(client, channel, stopped)
-                continue
+        text, blocks = native[each.at : following.at if following else None], () if following else content.blocks
+        arguments = {"channel": channel, "ts": each.ts, "metadata": post_metadata(message_key, answer)}
+        is_known = following is None and each.sent >= 0 and not in_doubt
+        if is_known and await _ended_with(client, each, text, arguments, blocks, slot, confirm):
+            continue
+        if is_known and await _is_complete(client, channel, each.ts, message_key):  # the answer of Slack was lost
+            continue
+        once = PendingCalls(confirm=confirm)
         await client.call(_STOP, {"channel": channel, "ts": each.ts}, slot, done=_ENDED, once=once)
         body = f"{continued(each, text)}{each.closing}"
-        shown = json.dumps([{"type": "markdown", "text": body}, *blocks])
-        update = {"channel": channel, "ts": each.ts, "blocks": shown, "metadata": metadata, "parse": "none"}
-        update["text"] = body if len(streamed) > 1 else content.text
+        shown = {
+            "text": body if len(streamed) > 1 else content.text,
+            "blocks": json.dumps([{"type": "markdown", "text": body}, *blocks]),
+            "parse": "none",
+        }
         try:
-            await client.call("chat.update", update, slot, once=once)
+            await client.call("chat.update", arguments | shown, slot, once=once)
         except SlackCallFailed as e:
             # A message with the name of an agent cannot be edited; an earlier one is complete as it is.
             if following is None or each.sent < 0 or e.error != "cant_update_message":
                 raise
     return streamed[-1].ts
+
+
+async def _ended_with(  # noqa: PLR0913, PLR0917 - the parts of a message
+    client: SlackClient,
+    message: Streamed,
+    text: str,
+    arguments: dict[str, Any],
+    blocks: Sequence[dict[str, Any]],
+    slot: CallSlot,
+    confirm: Confirm,
+) -> bool:
+    """End a stream with the rest of its text; return whether Slack did.
+
+    Raises:
+        SlackCallFailed: the root of the thread was deleted.
+    """
+    rest = text[message.sent :] if message.sent else continued(message, text)
+    arguments = arguments | ({"markdown_text": rest} if rest else {})
+    arguments |= {"blocks": json.dumps(blocks)} if blocks else {}
+    try:
+        stopped = await client.try_once(_STOP, arguments, slot, confirm)
+    except SlackCallFailed as e:
+        log.info("stream.not_stopped", error=str(e))
+        return False
+    await _require_thread(client, str(arguments["channel"]), stopped)
+    return True
 
 
 def continued(message: Streamed, text: str) -> str:

@@ -45,9 +45,25 @@ _PARSED_CHARS = 1000
 _KEY_CHARS = 12
 ANSWER = "answer.md"
 _NAME = re.compile(rf"(?:answer|code|table)-([0-9a-f]{{{_KEY_CHARS}}})\.[a-z0-9]+")
-# Slack's names of languages that differ from the endings of files.
-_LANGUAGES = {"js": "javascript", "py": "python", "rb": "ruby", "rs": "rust", "sh": "shell", "ts": "typescript"}
-_LANGUAGES |= {"kt": "kotlin", "md": "markdown", "txt": "text", "yml": "yaml"}
+# Slack's names of the languages of snippets, by the ending of a file.
+_SNIPPETS = {
+    **{each: each for each in ("c", "cpp", "css", "csv", "diff", "go", "html", "java", "json", "lua", "php", "scala")},
+    **{each: each for each in ("sql", "swift", "xml", "yaml")},
+    "h": "c",
+    "js": "javascript",
+    "kt": "kotlin",
+    "md": "markdown",
+    "patch": "diff",
+    "pl": "perl",
+    "ps1": "powershell",
+    "py": "python",
+    "rb": "ruby",
+    "rs": "rust",
+    "sh": "shell",
+    "ts": "typescript",
+    "txt": "text",
+    "yml": "yaml",
+}
 _parser = MarkdownIt("commonmark", {"html": False})
 # Parses only the outer blocks of long texts: inline content takes most of the time.
 _outliner = MarkdownIt("commonmark", {"html": False, "maxNesting": 4})
@@ -105,7 +121,7 @@ async def share(  # noqa: PLR0913 - the parts of an upload
         SlackCallFailed: Slack refused it, or the thread's root was deleted.
     """
     content = whole(content)
-    name, ending = file_name(key, kind), kind.rpartition(".")[2]
+    name = file_name(key, kind)
 
     def is_answer(file: dict[str, Any]) -> bool:
         return file.get("name") == name
@@ -117,22 +133,29 @@ async def share(  # noqa: PLR0913 - the parts of an upload
         return
     await _require_thread(client, place, is_answer)
     data = content.encode()
-    language = {} if kind == ANSWER else {"snippet_type": _LANGUAGES.get(ending, ending)}
-    address, file_id = await begin(client, {"filename": name, "length": len(data), **language})
+    address, file_id = await begin(client, name, len(data), is_snippet=kind != ANSWER)
     await client.upload(address, data)
     arguments = {"files": json.dumps([{"id": file_id, "title": title_of(content) if kind == ANSWER else kind}])}
     await _complete(client, place, arguments, look, confirm)
     await _require_thread(client, place, is_answer)
 
 
-async def begin(client: SlackClient, arguments: dict[str, Any]) -> tuple[str, str]:
+async def begin(
+    client: SlackClient, name: str, size: int, alt_text: str = "", *, is_snippet: bool = True
+) -> tuple[str, str]:
     """Return the address for the upload of a file, and its id. The file is invisible until it is shared.
 
-    `arguments` are those of `files.getUploadURLExternal`.
+    `size` in bytes. Text and code become snippets with their language, unless `is_snippet` is False.
 
     Raises:
         SlackCallFailed: Slack refused.
     """
+    arguments: dict[str, Any] = {"filename": name, "length": size}
+    language = _SNIPPETS.get(name.rpartition(".")[2].lower())
+    if is_snippet and language is not None:
+        arguments["snippet_type"] = language
+    if alt_text:
+        arguments["alt_txt"] = alt_text
     begun = await client.call(_GET_URL, arguments, CallSlot())
     return str(begun["upload_url"]), str(begun["file_id"])
 

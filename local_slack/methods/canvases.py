@@ -51,7 +51,7 @@ def delete(call: Call) -> Json:
 
 @method("canvases.access.set", "canvas_id", "access_level", scope="canvases:write", limits=TIER_3)
 def set_access(call: Call) -> Json:
-    """Record who may read a canvas: channels, or people."""
+    """Record the channels, or the people, that have access to a canvas."""
     canvas = _canvas(call)
     call.args.one_of("access_level", _LEVELS)
     channels, people = call.args.texts("channel_ids"), call.args.texts("user_ids")

@@ -37,24 +37,6 @@ _WITHIN_S = 120.0
 # Of people; the agent did not make these.
 _ATTACHED = "files"
 _IMAGES = frozenset({".png", ".jpg", ".jpeg", ".gif", ".webp"})
-# Slack's names of the languages of snippets, by the ending of a file.
-_SNIPPETS = {
-    **dict.fromkeys(("c", "cpp", "css", "csv", "diff", "go", "html", "java", "json", "lua", "perl", "php", "sql"), ""),
-    **dict.fromkeys(("scala", "swift", "xml", "yaml"), ""),
-    "h": "c",
-    "js": "javascript",
-    "kt": "kotlin",
-    "md": "markdown",
-    "patch": "diff",
-    "ps1": "powershell",
-    "py": "python",
-    "rb": "ruby",
-    "rs": "rust",
-    "sh": "shell",
-    "ts": "typescript",
-    "txt": "text",
-    "yml": "yaml",
-}
 # A name of a file in an answer: in backticks or a link, or with an ending between spaces.
 _NAMED = re.compile(
     r"`([^`\n]{1,200})`|\]\(([^()\s]{1,200})\)|(?<![\w/.@-])([\w./-]{1,200}\.[A-Za-z0-9]{1,8})(?![\w/@])"
@@ -214,11 +196,9 @@ class ShareFileTool:
         address = self._coordinator.get_capability("slack.upload")
         if address is None:
             raise ValueError(_NOT_CONNECTED)
-        ending = PurePosixPath(file.name).suffix.lower()
-        language = _SNIPPETS.get(ending.removeprefix("."))
-        more = {} if language is None else {"snippet_type": language or ending.removeprefix(".")}
-        more |= {"alt_txt": alt_text or file.name} if ending in _IMAGES else {}
-        found = await address(filename=file.name, length=len(file.content), **more)
+        is_image = PurePosixPath(file.name).suffix.lower() in _IMAGES
+        described = (alt_text or file.name) if is_image else ""
+        found = await address(name=file.name, size=len(file.content), alt_text=described)
         try:
             async with (
                 aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(_WITHIN_S)) as http,

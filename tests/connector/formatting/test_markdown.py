@@ -11,7 +11,7 @@ from markdown_texts import HIDDEN, MARKUP_OR_WORD, TEXTS, WORD, quickly
 
 from connector.formatting.markdown import markdown_to_slack
 from connector.formatting.splitting import pieces
-from connector.runs.outbox import agent_post
+from connector.runs.posts import agent_post
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,8 @@ from connector import Persona, SlackOptions
 from connector.events import SlackMessage
 from connector.protocols import Claim, LeaseLost
 from connector.records import PendingMessage, RunRecord
-from connector.runs.outbox import Outbox, Post, agent_post
+from connector.runs.outbox import Outbox
+from connector.runs.posts import Post, agent_post
 from connector.slack_api.uploads import file_name
 from local_slack import DropAfterCall, DropBeforeCall, ErrorResponse, LocalSlack, RateLimited, ServerError
 

@@ -96,8 +96,11 @@ async def test_files_are_uploaded_with_their_kinds_and_shared_together(mounted, 
     result = await share(await mounted(), "out/report.md", "chart.png", "run.py", comment="All.", alt_text="A chart")
     assert result.output == "Shared in the thread: report.md, chart.png, run.py."
     assert slack.contents == [b"All is well.", b"\x89PNG\r\n\x1a\n", b"print(1)"]
-    kinds = [(each.get("snippet_type"), each.get("alt_txt")) for each in slack.asked]
-    assert kinds == [("markdown", None), (None, "A chart"), ("python", None)]
+    assert slack.asked == [
+        {"name": "report.md", "size": 12, "alt_text": ""},
+        {"name": "chart.png", "size": 8, "alt_text": "A chart"},
+        {"name": "run.py", "size": 8, "alt_text": ""},
+    ]
     ((_, files, comment),) = slack.shared
     assert [(file["id"], file["title"]) for file in files] == [
         ("F1", "report.md"),
