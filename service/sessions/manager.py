@@ -432,7 +432,7 @@ class InProcessSessionManager:
         chosen = (await self._host.call(key, MODEL, {}))["model"]
         return {"provider": chosen} if chosen in session.coordinator.get("providers") else {}
 
-    async def _call_host(self, name: str, key: Key, **arguments: Any) -> Mapping[str, Any]:
+    async def _call_host(self, name: str, key: Key, /, **arguments: Any) -> Mapping[str, Any]:
         assert self._host is not None  # noqa: S101 - the capability exists only then
         return await self._host.call(key, name, arguments)
 
