@@ -90,9 +90,10 @@ def _cell(benchmark: Benchmark, row: Row, side: Side, results: Results) -> str:
 
 
 def _ratio(benchmark: Benchmark, row: Row, side: Side, results: Results) -> float | None:
-    """Return the ratio to the base; `None` if the base was not measured or the row is itself a ratio."""
+    """Return the ratio to the base; `None` if the base was not measured, is zero, or the row is itself a ratio."""
     base = results.get((benchmark.base_name, row.key))
-    return median(results[side.name, row.key]) / median(base) if base and row.of is None else None
+    is_comparable = base and median(base) and row.of is None
+    return median(results[side.name, row.key]) / median(base) if base and is_comparable else None
 
 
 def _target(benchmark: Benchmark, row: Row, results: Results) -> str:

@@ -24,6 +24,13 @@ def test_the_table_has_median_quartiles_and_ratio():
     assert "1 x 5 rounds of 20 ms" in table
 
 
+def test_a_base_of_zero_has_no_ratio():
+    rows = (Row("row", "calls"), Row("other", "other calls"))
+    benchmark = Benchmark("Title", rows, (Side("ours", None), Side("theirs", None)))
+    results = {("ours", "row"): [0.0], ("theirs", "row"): [2.0]}
+    assert cells(rendered(benchmark, results, ONE_ROUND), "calls, µs") == ["0.00", "2.00", "-"]
+
+
 @pytest.mark.parametrize(("cost", "verdict"), [(15.0, "met"), (25.0, "MISSED"), (35.0, "MISSED")])
 def test_more_sides_than_rows_are_lines_and_a_target_may_be_a_ratio(cost, verdict):
     rows = (Row("row", "what", target=30, target_ratio=20),)
