@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 log = structlog.get_logger(__name__)
 
 # The keys that take effect without a restart, with everything below them.
-_LIVE = (
+LIVE_KEYS = (
     "instances",
     "channels",
     "slack.users",
@@ -40,6 +40,13 @@ _LIVE = (
     "slack.stop_reaction",
     "slack.status_interval_s",
     "slack.suggested_prompts",
+    "slack.command",
+    "slack.feedback",
+    "slack.answers",
+    "slack.long_answers",
+    "slack.status",
+    "slack.max_file_mb",
+    "slack.file_timeout_s",
     "limits",
     "log",
     "retention",
@@ -67,9 +74,9 @@ class ConfigChange:
     @classmethod
     def of(cls, before: ServiceConfig, after: ServiceConfig) -> ConfigChange:
         changed = tuple(_changed(before.model_dump(), after.model_dump()))
-        live = tuple(f"{key}{end}" for key in _LIVE for end in (".", " "))
+        live = tuple(f"{key}{end}" for key in LIVE_KEYS for end in (".", " "))
         applied = tuple(key for key in changed if f"{key}.".startswith(live))
-        config = reduce(lambda config, key: _with(config, after, key.split(".")), _LIVE, before)
+        config = reduce(lambda config, key: _with(config, after, key.split(".")), LIVE_KEYS, before)
         return cls(config, applied, tuple(key for key in changed if key not in applied))
 
 

@@ -3,6 +3,7 @@ from __future__ import annotations
 import re
 
 from connector.setup import BOT_EVENTS, BOT_SCOPES
+from service.administration.reload import LIVE_KEYS
 from service.config.config import Environment, load_config
 from service.config.slack import SlackConfig
 from service.sessions.mount_plan import find_problems, mount_plan
@@ -29,6 +30,14 @@ def test_the_table_lists_every_environment_variable(page):
     table = page.text.partition("## Environment")[2].partition("## The file")[0]
     listed = set(re.findall(r"^\| (`\w+`)", table, re.MULTILINE))
     assert {f"`{name.upper()}`" for name in Environment.model_fields} <= listed
+
+
+def test_the_page_on_administration_tells_which_keys_need_a_restart(page):
+    table = (page.path.parent / "administration.md").read_text()
+    row = re.search(r"^\| `slack`: (.*) \| `slack`: (.*) \|$", table, re.MULTILINE)
+    live, restart = (set(re.findall(r"`(\w+)`", cell)) for cell in row.groups())
+    assert live == {key.removeprefix("slack.") for key in LIVE_KEYS if key.startswith("slack.")}
+    assert live | restart == set(SlackConfig.model_fields)
 
 
 def test_the_example_file_has_every_key_of_the_slack_section(page):
