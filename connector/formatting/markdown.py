@@ -167,6 +167,14 @@ def parsed(markdown: str) -> SyntaxTreeNode | None:
     return root
 
 
+def last_block(markdown: str) -> int:
+    """Return where the last block of a text begins that is in no list and no quote, in characters."""
+    tokens: list[Token] = []
+    _parser.block.parse(markdown, _parser, {}, tokens)
+    lines = [token.map[0] for token in tokens if not token.level and token.map]
+    return sum(len(line) + 1 for line in markdown.split("\n")[: lines[-1]]) if lines else 0
+
+
 def _bracketed_chars(markdown: str) -> int:
     """Sum the characters between each opening bracket and its closing one or the end of its paragraph."""
     chars = 0

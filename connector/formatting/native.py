@@ -11,7 +11,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from connector.formatting.inline import NO_SPACE, Notation, definition, link, sources, whole, with_links, words
-from connector.formatting.markdown import FENCE, box_of, formula_of, parsed
+from connector.formatting.markdown import FENCE, box_of, formula_of, last_block, parsed
 from connector.formatting.splitting import complete_sentences
 
 if TYPE_CHECKING:
@@ -34,6 +34,8 @@ _BALANCED = re.compile(r"[^()]*(?:\([^()]*\)[^()]*)*")
 _PARENTHESES = str.maketrans({"(": "%28", ")": "%29"})
 # In a `markdown` block they are shown better than in Slack's older markup.
 _RICH = ("heading", "table")
+# Signs without which a text has none of them, nor a task list.
+_MAY_BE_RICH = re.compile(r"^[ >]*(?:#|[=-]+[ \t]*$)|\||\[[ xX]\]", re.MULTILINE)
 
 
 def native_markdown(markdown: str, *, only_rich: bool = False) -> str:
@@ -41,6 +43,8 @@ def native_markdown(markdown: str, *, only_rich: bool = False) -> str:
 
     With `only_rich`, it is also blank if the text has no heading, table or task list.
     """
+    if only_rich and _MAY_BE_RICH.search(markdown) is None:
+        return ""
     with suppress(RecursionError):
         root = parsed(whole(markdown))
         if root is not None and (not only_rich or _is_rich(root)):
@@ -48,11 +52,27 @@ def native_markdown(markdown: str, *, only_rich: bool = False) -> str:
     return ""
 
 
-def begun(markdown: str) -> str:
-    """Return the visible part of a text that is being written; it stays when the text grows.
+class GrowingText:
+    """The visible part of a text that is being written; it stays when the text grows.
 
-    It ends with a sentence or a line, outside of any markup; within a code block, with a line, and without a fence.
+    It ends with a sentence or a line. Blocks that another one follows are converted once.
     """
+
+    def __init__(self) -> None:
+        self._settled = ""
+        # Where the block begins that may still change, in characters.
+        self._at = 0
+
+    def visible(self, markdown: str) -> str:
+        """Return the visible part of the text so far, which extends the text of the call before."""
+        if at := last_block(markdown[self._at :]):
+            settled = native_markdown(markdown[self._at : self._at + at])
+            self._settled, self._at = _joined([self._settled, settled]), self._at + at
+        return _joined([self._settled, _begun(markdown[self._at :])])
+
+
+def _begun(markdown: str) -> str:
+    """Return the visible part of a block; within a code block, it ends with a line, and without a fence."""
     complete = complete_sentences(markdown)
     if (opened := markdown.rfind(f"\n{FENCE}", len(complete.rstrip()) - 1)) < 0 and not markdown.startswith(FENCE):
         return native_markdown(complete)

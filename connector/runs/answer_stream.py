@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import structlog
 
-from connector.formatting.native import MOST_CHARS, begun, native_markdown
+from connector.formatting.native import MOST_CHARS, GrowingText, native_markdown
 from connector.slack_api import streams
 from connector.slack_api.client import AnswerKey, post_metadata
 from connector.slack_api.errors import LIMITED, RetryDecision, SlackCallFailed, error_boundary
@@ -88,13 +88,17 @@ class AnswerStream:
         if at <= len(part.text):  # else its beginning was too short to be reported
             part.add(at, text)
 
-    async def hand_over(self, number: int, markdown: str) -> tuple[str, tuple[Streamed, ...]]:
-        """Return the Markdown of a complete part, and the messages that show its beginning; none: post it."""
+    async def hand_over(self, number: int, markdown: str, native: str = "") -> tuple[str, tuple[Streamed, ...]]:
+        """Return the Markdown of a complete part for Slack, and the messages that show its beginning; none: post it.
+
+        `native` is that Markdown, if it is known.
+        """
         part = self._part
         if part is None:
             return "", ()
         await part.end()
-        native = native_markdown(markdown) if part.messages and part.number == number else ""
+        is_shown = part.messages and part.number == number
+        native = (native or native_markdown(markdown)) if is_shown else ""
         shown, is_same = tuple(part.messages), native.startswith(part.sent)
         if not native or len(native) > MOST_CHARS or not (is_same or len(shown) == 1):
             self._drop()
@@ -146,7 +150,7 @@ class _Part:
 
     def __init__(self, stream: AnswerStream, number: int) -> None:
         self.number = number
-        self.text = ""
+        self.text, self._growing = "", GrowingText()
         # The Markdown that Slack shows, and the Markdown that is being sent.
         self.sent, self._sending = "", ""
         self.messages: list[Streamed] = []
@@ -161,6 +165,8 @@ class _Part:
         self._task: asyncio.Task[None] | None = None
 
     def add(self, at: int, text: str) -> None:
+        if at < len(self.text):  # another text replaces it
+            self._growing = GrowingText()
         self.text = self.text[:at] + text
         self._changed.set()
         if self._task is None:
@@ -214,7 +220,7 @@ class _Part:
 
     def _news(self) -> str:
         """Return the Markdown that Slack does not show yet."""
-        shown = begun(self.text)
+        shown = self._growing.visible(self.text)
         is_growing = len(self.sent) < len(shown) <= MOST_CHARS and shown.startswith(self.sent)
         return shown[len(self.sent) :] if is_growing else ""
 

@@ -494,7 +494,7 @@ class SlackRun:
         posts = agent_post(str(part), self._of_worker(markdown))
         # A longer one becomes a file, or several messages.
         is_one = len(posts) == 1 and not posts[0].file
-        native, shown = await self.stream.hand_over(part, markdown if is_one else "")
+        native, shown = await self.stream.hand_over(part, markdown if is_one else "", posts[0].native if is_one else "")
         if not shown:
             return posts
         self.record = replace(self.record, streams=self.stream.left)

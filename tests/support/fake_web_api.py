@@ -46,6 +46,9 @@ class FakeWebClient:
         if method == "chat.postMessage":
             self.thread.append({"ts": f"{len(self.thread) + 1}.0", "text": data["text"], "thread_ts": "1.0"})
             return FakeResponse({"ok": True, "ts": self.thread[-1]["ts"], "message": self.thread[-1]})
+        if method == "chat.startStream":
+            self.thread.append({"ts": f"{len(self.thread) + 1}.0", "text": "", "thread_ts": "1.0"})
+            return FakeResponse({"ok": True, "ts": self.thread[-1]["ts"]})
         return FakeResponse({"ok": True, "messages": list(self.thread)})
 
     def calls_of(self, method: str) -> list[dict[str, Any]]:

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import html
 import re
+import sys
 from urllib.parse import unquote
 
 import pytest
@@ -11,7 +12,7 @@ from markdown_it import MarkdownIt
 from markdown_texts import HIDDEN, MARKUP_OR_WORD, TEXTS, WORD, links_of, quickly
 
 from connector.formatting.markdown import markdown_to_slack
-from connector.formatting.native import begun, native_markdown
+from connector.formatting.native import GrowingText, native_markdown
 
 REPORT = """# The *plan* <!here>
 
@@ -137,13 +138,37 @@ def test_every_visible_word_of_a_text_is_visible(parts):
 
 
 @pytest.mark.parametrize("text", [REPORT, REPORT.replace("\n\n", "\n"), f"{REPORT}\n\n{REPORT}"])
-def test_what_is_shown_of_a_text_that_grows_stays(text):
-    shown = [begun(text[:cut]) for cut in range(len(text))]
+@pytest.mark.parametrize("step", [1, 7, 100])
+def test_a_text_that_grows_is_shown_up_to_a_sentence_and_the_shown_part_stays(text, step):
+    growing = GrowingText()
+    shown = [growing.visible(text[:cut]) for cut in range(0, len(text), step)]
     assert all(native_markdown(text).startswith(each) for each in shown)
-    assert len(max(shown, key=len)) > len(native_markdown(text)) - 100
+    assert len(max(shown, key=len)) > len(native_markdown(text)) - 200
 
 
 def test_a_code_block_that_grows_is_shown_line_by_line():
     text = "See:\n\n```py\na = 1\nb < 2\nc"
-    assert begun(text) == "See:\n\n```py\na = 1\nb &lt; 2"
-    assert begun(text[:10]) == "See:"
+    assert GrowingText().visible(text) == "See:\n\n```py\na = 1\nb &lt; 2"
+    assert GrowingText().visible(text[:10]) == "See:"
+
+
+def test_settled_blocks_are_converted_once():
+    """A text of eight times the length takes about eight times as many steps, not 64 times."""
+
+    def steps_of(parts):
+        growing, text, steps = GrowingText(), REPORT * parts, 0
+
+        def step(_frame, _event, _argument):
+            nonlocal steps
+            steps += 1
+
+        before = sys.getprofile()
+        sys.setprofile(step)
+        try:
+            for cut in range(0, len(text), 100):
+                growing.visible(text[:cut])
+        finally:
+            sys.setprofile(before)
+        return steps
+
+    assert steps_of(16) < 12 * steps_of(2)

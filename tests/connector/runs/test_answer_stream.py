@@ -2,11 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 
 import pytest
+from fake_web_api import FakeWebClient
+from virtual_time import in_virtual_time
 
-from connector import SlackOptions
+from connector import Persona, SlackOptions
+from connector.events import SlackMessage
+from connector.records import PendingMessage, RunRecord
+from connector.runs.answer_stream import AnswerStream
+from connector.runs.background_tasks import BackgroundTasks
+from connector.slack_api.client import SlackClient
+from connector.slack_api.rate_limiter import RateLimiter
 from local_slack import DropAfterCall, DropBeforeCall, ErrorResponse, LocalSlack, RateLimited, ServerError
 
 START, APPEND, STOP = "chat.startStream", "chat.appendStream", "chat.stopStream"
@@ -232,6 +241,62 @@ async def test_a_stream_that_slack_ends_goes_on_in_another_message(chat, clock):
     await shown(thread, "See:\n\n```py\na = 1", "```py\nb = 2", within_s=20)
     await thread.run.answer(f"{code}b = 2\n```\n\nThat is all.", part=1)
     await completed(thread, "See:\n\n```py\na = 1", "```py\nb = 2\n```\n\nThat is all.")
+
+
+class Lease:
+    """A lease that stays valid."""
+
+    async def confirm(self) -> None:
+        pass
+
+
+@in_virtual_time
+async def test_before_slack_ends_a_stream_the_text_goes_on_in_another_message():
+    slack, kept, stopped = FakeWebClient(), [], []
+    message = SlackMessage("T1", "C1", "1.0", None, "U1", "look", (), direct=False)
+    record = RunRecord("run", PendingMessage(message, "alpha", "look", message.id), was_waiting=False, newest_ts="1.0")
+
+    async def keep(streams):
+        kept.append(streams)
+
+    async with (
+        RateLimiter("T1") as rate_limiter,
+        BackgroundTasks(SlackClient(slack, rate_limiter), options=SlackOptions(stream=True)) as background,
+    ):
+        stream = AnswerStream(
+            background,
+            Lease(),
+            record,
+            Persona("Alpha", ":owl:"),
+            keep=keep,
+            is_allowed=lambda: True,
+            on_stopped=lambda: stopped.append(1),
+        )
+        text = "See:\n\n```py\na = 1\n"
+        stream.on_text(1, 0, text)
+        for line in range(6):
+            await asyncio.sleep(50)
+            stream.on_text(1, len(text), f"b = {line}\n")
+            text += f"b = {line}\n"
+        await asyncio.sleep(5)
+        native, shown = await stream.hand_over(1, f"{text}```")
+    (ended,) = slack.calls_of("chat.stopStream")
+    assert [each["markdown_text"] for each in slack.calls_of("chat.appendStream")] == [
+        "See:\n\n```py\na = 1",
+        "\nb = 0",
+        "\nb = 1",
+        "\nb = 2",
+        "\nb = 3",
+        "```py\nb = 4",
+        "\nb = 5",
+    ]
+    assert (ended["ts"], ended["markdown_text"]) == ("2.0", "\n```")
+    assert ":1:native.0" in ended["metadata"]
+    assert all(240 <= at_s < 300 for at_s in slack.times_s("chat.stopStream"))
+    assert kept == [("2.0",), ("2.0", "3.0")]
+    assert [(each.ts, each.is_ended) for each in shown] == [("2.0", True), ("3.0", False)]
+    assert native[shown[1].at :] == "\nb = 4\nb = 5\n```"
+    assert not stopped
 
 
 async def test_an_answer_whose_stream_slack_has_ended_is_complete(chat, clock):
