@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from anthropic_server import AnthropicServer
 from redis_server import RedisServer, redis_server
@@ -67,6 +67,13 @@ class Scenario:
         count = len(self.board.lines)
         await replica.start()
         return await self.board.connected(count + 1)
+
+    async def kill(self) -> None:
+        """Kill the active process; the next one is ready when this returns."""
+        self.board.choose(None)
+        await self.replicas.each[0].kill()
+        if len(self.replicas.each) == 1:
+            await self.start(self.replicas.each[0])
 
     async def say(self, words: str) -> str:
         """Write to the thread, or begin it."""
@@ -136,6 +143,16 @@ async def scenario(
         is_remote = remote_sessions() if remote is None else remote
         there = await stack.enter_async_context(Replicas.of(replicas, env, config, remote=is_remote))
         yield Scenario(stage, board, model, tests, set_up, there, redis)
+
+
+@asynccontextmanager
+async def served(folder: Path, store: StoreKind = "sqlite", **options: Any) -> AsyncIterator[Scenario]:
+    """Run one process with SQLite, or one of two with Redis; `options` as in `scenario`."""
+    async with scenario(folder, store, replicas=1 if store == "sqlite" else 2, **options) as there:
+        first, *others = [await there.start(replica) for replica in there.replicas.each]
+        if others:
+            there.board.choose(first)
+        yield there
 
 
 async def reached_again(gate: ToolGate, calls: int) -> None:

@@ -2,11 +2,13 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AbstractAsyncContextManager
+from functools import partial
 from pathlib import Path
 
 import pytest
 from anthropic_server import AnthropicServer
 from playwright.async_api import Browser, async_playwright
+from scenario import Scenario, served
 from service_fixtures import ServiceFixture, service_fixture
 from service_process import playing
 from slack_environment import SlackEnvironment
@@ -62,6 +64,12 @@ async def tests_tool() -> AsyncIterator[ToolGate]:
     """Holds the calls of the agent's tool `run_tests`."""
     async with ToolGate() as gate:
         yield gate
+
+
+@pytest.fixture
+def serving(tmp_path: Path) -> Callable[..., AbstractAsyncContextManager[Scenario]]:
+    """Run the service in processes of its own; see `served`."""
+    return partial(served, tmp_path)
 
 
 @pytest.fixture

@@ -6,7 +6,7 @@ from contextlib import aclosing, asynccontextmanager
 
 import pytest
 from anthropic_server import text
-from scenario import Scenario, scenario
+from scenario import Scenario, served
 
 from orchestrator_interactive.interactions.feedback import feedback
 from orchestrator_interactive.interactions.records import Key
@@ -20,20 +20,10 @@ def serving(request, tmp_path):
 
     @asynccontextmanager
     async def serving():
-        async with scenario(tmp_path, request.param, replicas=1 if request.param == "sqlite" else 2) as there:
-            first, *others = [await there.start(replica) for replica in there.replicas.each]
-            if others:
-                there.board.choose(first)
+        async with served(tmp_path, request.param) as there:
             yield there, there.redis.url if there.redis else f"sqlite:{tmp_path}/service.db"
 
     return serving
-
-
-async def kill(there: Scenario) -> None:
-    there.board.choose(None)
-    await there.replicas.each[0].kill()
-    if len(there.replicas.each) == 1:
-        await there.start(there.replicas.each[0])
 
 
 async def exchange(there: Scenario, said: str, answer: str) -> None:
@@ -60,7 +50,7 @@ async def test_a_rewind_is_carried_out_and_answered_once(serving):
         held = there.hold("chat.postMessage")
         await there.say("!rewind")
         await held.reached.wait()
-        await kill(there)
+        await there.kill()
         held.set()
         await there.sees("⏪ Rewound by 1 message and 1 answer.")
         await exchange(there, "three", "third")
@@ -77,7 +67,7 @@ async def test_a_fork_begins_one_thread(serving):
         held = there.hold("chat.postMessage")
         await there.say("!fork")
         await held.reached.wait()
-        await kill(there)
+        await there.kill()
         held.set()
         await there.sees("🍴 This conversation continues in a new thread, too")
         channel = there.slack.channel("general").id
@@ -97,7 +87,7 @@ async def test_a_message_runs_again_once(serving):
         there.model.reply(text("second"))
         await there.ana.react("general", answer.ts, "repeat")
         await held.reached.wait()
-        await kill(there)
+        await there.kill()
         held.set()
         await there.sees("second")
         said = await there.final_texts()
@@ -113,7 +103,7 @@ async def test_a_rating_is_stored_once(serving):
         held = there.hold("conversations.replies")
         await there.ana.react("general", answer.ts, "+1")
         await held.reached.wait()
-        await kill(there)  # before the event is acknowledged: Slack sends it again
+        await there.kill()  # before the event is acknowledged: Slack sends it again
         held.set()
         async with aclosing(await open_store(url)) as store:
             while not (found := [each async for each in feedback(store, key_of(there))]):

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
 from anthropic_server import Gate, message, text, tool_call
-from scenario import ENVELOPE, Scenario, reached_again, scenario
+from scenario import ENVELOPE, Scenario, reached_again
 from service_process import BOTH_PLACES
 
 from local_slack import DropAfterCall, DropBeforeCall, ErrorResponse
@@ -19,26 +18,9 @@ UNKNOWN = (
 
 
 @pytest.fixture
-def serving(agents_in, tmp_path):
-    """Run one process with SQLite, or one of two with Redis."""
-
-    @asynccontextmanager
-    async def serving(store: str, **options: Any):
-        async with scenario(tmp_path, store, replicas=1 if store == "sqlite" else 2, **options) as there:
-            first, *others = [await there.start(replica) for replica in there.replicas.each]
-            if others:
-                there.board.choose(first)
-            yield there
-
+def serving(agents_in, serving):
+    """Run the service with agents in its process, or in one of their own."""
     return serving
-
-
-async def kill(there: Scenario) -> None:
-    """Kill the active process; the next one is ready when this returns."""
-    there.board.choose(None)
-    await there.replicas.each[0].kill()
-    if len(there.replicas.each) == 1:
-        await there.start(there.replicas.each[0])
 
 
 def results(body: dict[str, Any]) -> list[tuple[bool, str]]:
@@ -64,7 +46,7 @@ async def test_a_tool_with_effects_is_not_repeated_and_its_unknown_outcome_is_re
     async with serving(store) as there:
         status = await run_tests(there)
         there.model.reply(text("I do not know the result of the tests."))
-        await kill(there)
+        await there.kill()
         await there.sees("I do not know the result of the tests.")
         assert await there.final_texts() == [UNKNOWN, "I do not know the result of the tests."]
         assert there.slack.workspace.message("general", status.ts) is None
@@ -87,10 +69,10 @@ async def test_an_unknown_outcome_is_reported_though_the_next_process_is_killed_
         silent.open()
         await there.tests.reached.wait()
         there.model.reply(too_late, text("too late"))
-        await kill(there)
+        await there.kill()
         await too_late.reached.wait()
         there.model.reply(text("Second answer."))
-        await kill(there)
+        await there.kill()
         there.slack.faults.clear()
         await there.sees("Second answer.")
         assert await there.final_texts() == ["First answer.", UNKNOWN, "Second answer."]
@@ -102,7 +84,7 @@ async def test_a_tool_without_effects_is_repeated_without_a_notice(serving):
     async with serving("redis", side_effect_free=True) as there:
         await run_tests(there)
         there.model.reply(text("All passed."))
-        await kill(there)
+        await there.kill()
         await reached_again(there.tests, 2)
         there.tests.open()
         await there.sees("All passed.")
@@ -119,7 +101,7 @@ async def test_an_interrupted_model_call_is_repeated_under_the_same_status_messa
         await half.reached.wait()
         status = await there.sees("⚙️")
         there.model.reply(silent, text("I begin, and end."))
-        await kill(there)
+        await there.kill()
         await silent.reached.wait()
         assert (await there.sees("⚙️")).ts == status.ts
         silent.open()
@@ -142,12 +124,12 @@ async def test_an_answer_in_doubt_or_in_flight_is_posted_once(serving, store, fa
             silent.open()
             await there.replicas.each[0].serving.says("slack.retry")
             there.slack.faults.clear()
-            await kill(there)
+            await there.kill()
         else:
             post = there.hold("chat.postMessage")
             silent.open()
             await post.reached.wait()
-            await kill(there)
+            await there.kill()
             post.set()
         assert await there.final_texts() == ["All is well."]
         assert len(there.model.requests) == 1
@@ -163,7 +145,7 @@ async def test_an_accepted_message_that_was_not_delivered_is_read_once(serving, 
         await there.sees_mark(await there.say("and this"), ENVELOPE)
         there.set_up.open()
         there.model.reply(text("Both."))
-        await kill(there)
+        await there.kill()
         await there.sees("Both.")
         assert await there.final_texts() == ["Both."]
         first, second = prompts(there.model.bodies[-1])

@@ -4,34 +4,18 @@ from __future__ import annotations
 
 import base64
 import io
-from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
 from anthropic_server import Gate, text
 from PIL import Image
 from pypdf import PdfWriter
-from scenario import Scenario, scenario
+from scenario import Scenario
 
 from local_slack import DropBeforeCall, ServerError
 
 WITHIN_S = 30.0
 NOTES = b"Launch on 3 May."
-
-
-@pytest.fixture
-def serving(tmp_path):
-    """Run one process with SQLite, or one of two with Redis."""
-
-    @asynccontextmanager
-    async def serving(store: str = "sqlite", **options: Any):
-        async with scenario(tmp_path, store, replicas=1 if store == "sqlite" else 2, **options) as there:
-            first, *others = [await there.start(replica) for replica in there.replicas.each]
-            if others:
-                there.board.choose(first)
-            yield there
-
-    return serving
 
 
 def png() -> bytes:
@@ -52,14 +36,6 @@ async def share(there: Scenario, files: dict[str, bytes], said: str) -> str:
     ts = await there.ana.share("general", files, said, thread=there.root or None)
     there.root = there.root or ts
     return ts
-
-
-async def kill(there: Scenario) -> None:
-    """Kill the active process; the next one is ready when this returns."""
-    there.board.choose(None)
-    await there.replicas.each[0].kill()
-    if len(there.replicas.each) == 1:
-        await there.start(there.replicas.each[0])
 
 
 def blocks(body: dict[str, Any]) -> list[dict[str, Any]]:
@@ -96,7 +72,7 @@ async def test_a_process_that_is_killed_during_a_download_leaves_it_to_the_next(
         await share(there, {"notes.txt": NOTES, "red.png": png()}, "@alpha look")
         await hold.reached.wait()
         there.model.reply(text("Read once."))
-        await kill(there)
+        await there.kill()
         await there.sees("Read once.")
         assert await there.final_texts() == ["Read once."]
         said, image = blocks(there.model.bodies[-1])
@@ -113,7 +89,7 @@ async def test_a_message_with_files_is_read_once_though_the_process_is_killed_du
         await share(there, {"notes.txt": NOTES, "red.png": png()}, "@alpha look")
         await silent.reached.wait()
         there.model.reply(text("Read."))
-        await kill(there)
+        await there.kill()
         await there.sees("Read.")
         assert await there.final_texts() == ["Read."]
         assert blocks(there.model.bodies[0]) == blocks(there.model.bodies[-1])

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from contextlib import asynccontextmanager
+from functools import partial
 from typing import Any
 
 import pytest
 from anthropic_server import Gate, message, text, tool_call
-from scenario import Scenario, scenario
+from scenario import Scenario
 
 from local_slack import DropAfterCall, DropBeforeCall, ErrorResponse, ServerError
 
@@ -18,26 +18,9 @@ REPORT = "# Report\n\nAll is well.\n"
 
 
 @pytest.fixture
-def serving(tmp_path):
-    """Run one process with SQLite, or one of two with Redis; the agent can write and share files."""
-
-    @asynccontextmanager
-    async def serving(store: str = "sqlite", tools: tuple[str, ...] = ("tool-filesystem", "tool-share-file")):
-        async with scenario(tmp_path, store, replicas=1 if store == "sqlite" else 2, tools=tools) as there:
-            first, *others = [await there.start(replica) for replica in there.replicas.each]
-            if others:
-                there.board.choose(first)
-            yield there
-
-    return serving
-
-
-async def kill(there: Scenario) -> None:
-    """Kill the active process; the next one is ready when this returns."""
-    there.board.choose(None)
-    await there.replicas.each[0].kill()
-    if len(there.replicas.each) == 1:
-        await there.start(there.replicas.each[0])
+def serving(serving):
+    """Run the service with an agent that can write and share files."""
+    return partial(serving, tools=("tool-filesystem", "tool-share-file"))
 
 
 def shared(there: Scenario) -> list[tuple[str, list[str]]]:
@@ -106,25 +89,16 @@ async def test_sharing_with_the_answer_can_be_turned_off(serving):
 
 
 @pytest.mark.parametrize("store", ["sqlite", "redis"])
-@pytest.mark.parametrize("method", [GET_URL, UPLOAD, COMPLETE])
-async def test_a_process_that_is_killed_while_it_shares_files_leaves_them_there_once(serving, method, store):
+@pytest.mark.parametrize("step", [GET_URL, UPLOAD, COMPLETE, "after it shared them"])
+async def test_a_process_that_is_killed_while_it_shares_files_leaves_them_there_once(serving, step, store):
     async with serving(store) as there:
-        hold = there.hold(method)
+        is_shared = step == "after it shared them"
+        if is_shared:
+            there.slack.faults.next(COMPLETE, DropAfterCall())
+        hold = there.hold(LOOK if is_shared else step)
         await begin(there)
         await hold.reached.wait()
-        await kill(there)
-        await there.sees("Done.")
-        assert await there.final_texts()
-        assert shared(there) == [SHARED]
-
-
-async def test_a_process_that_is_killed_after_it_shared_files_leaves_them_there_once(serving):
-    async with serving() as there:
-        there.slack.faults.next(COMPLETE, DropAfterCall())
-        hold = there.hold(LOOK)
-        await begin(there)
-        await hold.reached.wait()
-        await kill(there)
+        await there.kill()
         await there.sees("Done.")
         assert await there.final_texts()
         assert shared(there) == [SHARED]
@@ -138,7 +112,7 @@ async def test_a_process_that_is_killed_before_its_answer_shares_the_named_files
         await there.say("@alpha report")
         await silent.reached.wait()
         there.model.reply(text("It is in `report.md`."))
-        await kill(there)
+        await there.kill()
         await there.sees("It is in `report.md`.")
         assert await there.final_texts()
         assert shared(there) == [("", ["report.md"])]

@@ -2,41 +2,15 @@
 
 from __future__ import annotations
 
-from contextlib import asynccontextmanager
-from typing import Any
-
 import pytest
 from anthropic_server import Gate, text, tool_call
-from scenario import Scenario, scenario
+from scenario import Scenario
 
 from local_slack import DropAfterCall
 
 START, APPEND, STOP, LOOK = "chat.startStream", "chat.appendStream", "chat.stopStream", "conversations.replies"
 BEGUN = "".join(f"Sentence number {n} of the answer is not short. " for n in range(8))
 WHOLE = f"{BEGUN}And it has an end."
-
-
-@pytest.fixture
-def serving(tmp_path):
-    """Run one process with SQLite, or one of two with Redis."""
-
-    @asynccontextmanager
-    async def serving(store: str = "sqlite", **options: Any):
-        async with scenario(tmp_path, store, replicas=1 if store == "sqlite" else 2, **options) as there:
-            first, *others = [await there.start(replica) for replica in there.replicas.each]
-            if others:
-                there.board.choose(first)
-            yield there
-
-    return serving
-
-
-async def kill(there: Scenario) -> None:
-    """Kill the active process; the next one is ready when this returns."""
-    there.board.choose(None)
-    await there.replicas.each[0].kill()
-    if len(there.replicas.each) == 1:
-        await there.start(there.replicas.each[0])
 
 
 async def is_complete(there: Scenario, *texts: str) -> None:
@@ -66,7 +40,7 @@ async def test_a_process_that_is_killed_while_the_model_writes_leaves_one_answer
         await there.say("@alpha look")
         await there.sees("Sentence number 7")
         there.model.reply(text(WHOLE))
-        await kill(there)
+        await there.kill()
         await is_complete(there, WHOLE)
 
 
@@ -82,7 +56,7 @@ async def test_a_process_that_is_killed_during_a_call_of_a_stream_leaves_one_ans
             writing.open()
         await hold.reached.wait()
         there.model.reply(text(WHOLE))
-        await kill(there)
+        await there.kill()
         await is_complete(there, WHOLE)
 
 
@@ -97,7 +71,7 @@ async def test_a_process_that_is_killed_after_it_completed_a_stream_leaves_one_a
         writing.open()
         await hold.reached.wait()
         await there.sees("And it has an end.")
-        await kill(there)
+        await there.kill()
         await is_complete(there, WHOLE)
 
 
@@ -109,7 +83,7 @@ async def test_a_stream_of_which_a_killed_process_did_not_hear_is_removed(servin
         await there.say("@alpha look")
         await there.slack.until(lambda _: "" in there.stage.said(there.root))
         there.model.reply(text(WHOLE))
-        await kill(there)
+        await there.kill()
         await is_complete(there, WHOLE)
 
 
