@@ -34,7 +34,7 @@ _BALANCED = re.compile(r"[^()]*(?:\([^()]*\)[^()]*)*")
 _PARENTHESES = str.maketrans({"(": "%28", ")": "%29"})
 # In a `markdown` block they are shown better than in Slack's older markup.
 _RICH = ("heading", "table")
-# Signs without which a text has none of them, nor a task list.
+# A text without any of these signs has no heading, table or task list.
 _MAY_BE_RICH = re.compile(r"^[ >]*(?:#|[=-]+[ \t]*$)|\||\[[ xX]\]", re.MULTILINE)
 
 
