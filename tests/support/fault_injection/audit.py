@@ -271,7 +271,8 @@ class _Conversation:
         end = self.told.end_of(self._id_of(act))
         if end == "unknown" and is_deleted:  # it was acknowledged before the mention that calls the agent had come
             end = "withdrawn"
-        if end == "unknown" and not takes_part:  # talk, which the next message would have brought
+        # Talk, which the next message would have brought; also if a run was active that did not come to read it.
+        if end in ("unknown", "done") and not takes_part:
             self.tally.counts["messages of talk that no message has brought yet"] += 1
             return
         self.tally.counts[f"messages {end}"] += 1
