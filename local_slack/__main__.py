@@ -9,6 +9,7 @@ import os
 import signal
 import sys
 from contextlib import asynccontextmanager, contextmanager, suppress
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
@@ -18,6 +19,7 @@ from local_slack.methods.app import Shortcut
 from local_slack.methods.web_api import SLACK_LIMITS
 from local_slack.server import LocalSlack
 from local_slack.web.loopback import is_loopback
+from local_slack.web.tour import read_tour
 from local_slack.workspace.errors import LocalSlackError
 from local_slack.workspace.people import Bot
 
@@ -61,10 +63,31 @@ def _send(process: Process, number: signal.Signals) -> None:
             os.kill(process.pid, number)
 
 
-async def _exit_code(process: Process) -> int:
-    """Wait for the end and return the exit code as in a shell."""
-    code = await process.wait()
-    return code if code >= 0 else 128 - code
+class _App:
+    """The app's process: it begins anew after each kill."""
+
+    def __init__(self, command: Sequence[str], variables: Mapping[str, str], *, apart: bool) -> None:
+        self._child = partial(_child, command, variables, apart=apart)
+        self._process: Process | None = None
+        self._is_killed = False
+
+    async def run(self) -> int:
+        """Run it until it ends by itself; return the exit code as in a shell.
+
+        Raises OSError if it cannot be started.
+        """
+        while True:
+            async with self._child() as self._process:
+                code = await self._process.wait()
+            if not self._is_killed:
+                return code if code >= 0 else 128 - code
+            self._is_killed = False
+
+    def kill(self) -> None:
+        """Kill it like a crash of the machine (SIGKILL)."""
+        if self._process is not None and self._process.returncode is None:
+            self._is_killed = True
+            _send(self._process, signal.SIGKILL)
 
 
 def _loopback_host(_context: click.Context, _option: click.Parameter, host: str) -> str:
@@ -121,6 +144,9 @@ def _shortcuts(_context: click.Context, _option: click.Parameter, given: tuple[s
     help="A shortcut of the app, of the type message or global; repeatable.",
 )
 @click.option("--scene", type=click.Path(dir_okay=False, path_type=Path), help="Begin with the messages of this file.")
+@click.option(
+    "--tour", type=click.Path(dir_okay=False, path_type=Path), help="Offer the guided tour of this file on the page."
+)
 @click.option("--deliver-to", metavar="URL", help="Send events to this request URL, not over Socket Mode.")
 @click.option("--record", type=click.Path(dir_okay=False, path_type=Path), help="Write the record as JSON lines.")
 @click.option("--no-limits", is_flag=True, help="Turn off Slack's rate limits.")
@@ -141,6 +167,7 @@ def main(  # noqa: PLR0913, PLR0917 - one argument per option
     commands: tuple[str, ...],
     shortcuts: tuple[Shortcut, ...],
     scene: Path | None,
+    tour: Path | None,
     deliver_to: str | None,
     record: Path | None,
     no_limits: bool,
@@ -171,6 +198,7 @@ def main(  # noqa: PLR0913, PLR0917 - one argument per option
         raise click.UsageError(str(e)) from e
     try:
         messages = _read_scene(scene) if scene else []
+        slack.tour = read_tour(tour) if tour else None
         with _recording(slack, record):
             code = asyncio.run(_run(slack, command, hint, messages))
     except LocalSlackError as e:
@@ -240,25 +268,28 @@ async def _begin_with(slack: LocalSlack, scene: Sequence[Any]) -> None:
 
 
 async def _run_beside(slack: LocalSlack, command: Sequence[str], stop: asyncio.Event, hint: str | None) -> int:
+    app = _App(command, slack.variables, apart=hint is not None)
+    slack.control.kill_app = app.kill
+    ended = asyncio.create_task(app.run())
+    stopped = asyncio.create_task(stop.wait())
+    connected = asyncio.create_task(slack.until(lambda workspace: workspace.bot_online, math.inf))
+    if hint is not None:
+        await asyncio.wait((ended, stopped, connected), return_when=asyncio.FIRST_COMPLETED)
+        if connected.done():
+            click.echo(f"\n  {slack.url}\n\n{hint}")
+    connected.cancel()
+    await asyncio.wait((ended, stopped), return_when=asyncio.FIRST_COMPLETED)
+    if stop.is_set():
+        ended.cancel()  # it terminates the process, and waits for its end
+        with suppress(asyncio.CancelledError):
+            await ended
+        return 0
+    stopped.cancel()
     try:
-        async with _child(command, slack.variables, apart=hint is not None) as process:
-            ended = asyncio.create_task(_exit_code(process))
-            stopped = asyncio.create_task(stop.wait())
-            connected = asyncio.create_task(slack.until(lambda workspace: workspace.bot_online, math.inf))
-            if hint is not None:
-                await asyncio.wait((ended, stopped, connected), return_when=asyncio.FIRST_COMPLETED)
-                if connected.done():
-                    click.echo(f"\n  {slack.url}\n\n{hint}")
-            connected.cancel()
-            await asyncio.wait((ended, stopped), return_when=asyncio.FIRST_COMPLETED)
-            stopped.cancel()
-            if ended.done() and not stop.is_set():
-                return ended.result()
+        return ended.result()
     except OSError as e:
         click.echo(f"Error: cannot start {command[0]!r}: {e.strerror or e}", err=True)
         return _CANNOT_START
-    await ended
-    return 0
 
 
 def _block(slack: LocalSlack) -> str:

@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from types import TracebackType
     from typing import Any
 
+    from local_slack.json_limits import Json
     from local_slack.workspace.messages import Change, WorkspaceMessage
     from local_slack.workspace.people import Kind
 
@@ -116,11 +117,13 @@ class LocalSlack(InstalledTeam):
         self._subscriptions = [Subscription(w, self._delivery, self.record, events, numbers) for w in workspaces]
         self.teams = (self, *(InstalledTeam(workspace, self._connection) for workspace in workspaces[1:]))
         self._interactivity = Interactivity(self._subscriptions, self._slack_app)
-        self._page = PageServer(workspaces, self._slack_app, lambda: self.start_command)
+        # A guided tour for the page, from `read_tour`.
+        self.tour: Json | None = None
+        self._page = PageServer(workspaces, self._slack_app, lambda: self.start_command, lambda: self.tour)
         self._web_api = WebApi(
             workspaces, self.faults, self.rate_limits, self._slack_app, self._socket_url, self.record.call
         )
-        self._control = Control(self.faults, self.deliveries, self.socket_mode, self.rate_limits, self.record)
+        self.control = Control(self.faults, self.deliveries, self.socket_mode, self.rate_limits, self.record)
         # `localhost` has two addresses; with port 0 each would get its own port.
         self._host = "127.0.0.1" if host == "localhost" else host
         self._port = port
@@ -269,7 +272,7 @@ class LocalSlack(InstalledTeam):
 
     def _app(self) -> web.Application:
         app = web.Application(middlewares=[only_this_machine], client_max_size=_LARGEST_REQUEST_BYTES)
-        for part in (self._page, self._web_api, self._interactivity, self._control):
+        for part in (self._page, self._web_api, self._interactivity, self.control):
             app.router.add_routes(part.routes())
         app.router.add_get("/link/", self.socket_mode.handle)
         return app

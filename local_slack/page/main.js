@@ -6,6 +6,7 @@ import { FaultPanel } from "./panes/fault_panel.js";
 import { nextPerson } from "./panes/person_menu.js";
 import { Sidebar } from "./panes/sidebar.js";
 import { ThreadPane } from "./panes/thread_pane.js";
+import { Tour } from "./panes/tour.js";
 import { Modal } from "./panes/views.js";
 import { authorOf, displayName } from "./state/directory.js";
 import { Session, fetchState } from "./state/session.js";
@@ -47,15 +48,16 @@ class WorkspacePage {
     this.#app = app;
     this.#session = session;
     const jump = () => openQuickSwitcher(session, this.actions);
-    this.actions = { openChannel: (channel) => this.#go(channel), openDirect: (user) => this.#goDirect(user), become, jump, keys: openKeySheet, faults: () => this.faultPanel.toggle() };
+    this.actions = { openChannel: (channel) => this.#go(channel), openDirect: (user) => this.#goDirect(user), become, jump, keys: openKeySheet, faults: () => this.faultPanel.toggle(), tour: session.directory.tour && (() => this.tour.toggle()) };
     this.sidebar = new Sidebar(session, this.actions);
     this.channelPane = new ChannelPane(session, { onBack: () => this.#view("sidebar"), onSent: (ts) => ts && this.#sent.add(ts), become });
     this.threadPane = new ThreadPane(session, { onClose: () => this.#closeThread(), become });
     this.modal = new Modal(session);
     this.faultPanel = new FaultPanel({ teamId: session.directory.team.id, channelName: (id) => this.#channelName(id), toggled: (open, any) => this.#faultsToggled(open, any) });
+    this.tour = new Tour(session);
     this.banner = h("div", { class: "banner", role: "status", hidden: true, testid: "connection-banner" }, "Reconnecting…");
     const heading = h("h1", { class: "sr-only" }, session.directory.team.name);
-    app.replaceChildren(heading, this.sidebar.element, this.channelPane.element, this.threadPane.element, this.faultPanel.element, this.banner);
+    app.replaceChildren(heading, this.sidebar.element, this.channelPane.element, this.threadPane.element, this.faultPanel.element, this.tour.element, this.banner);
     if (app.classList.contains("with-faults")) this.faultPanel.toggle();
     this.#listen();
   }
@@ -102,6 +104,7 @@ class WorkspacePage {
     this.channelPane.update();
     this.threadPane.update();
     this.modal.update();
+    this.tour.update();
     const { channel, directory, marks } = this.#session;
     const anyUnread = directory.channels.some((each) => each.id !== channel?.id && directory.isMine(each) && marks.isUnread(each.id));
     const place = channel ? directory.placeOf(channel) : "";

@@ -15,7 +15,7 @@ from local_slack.json_limits import parse_json
 from local_slack.methods.web_api import FAULTY
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
 
     from local_slack.delivery.faults import DeliveryFaults, Faults
     from local_slack.delivery.recorder import Recorder
@@ -52,7 +52,7 @@ _NUMBERS = {
 _HEADERS = {"Cache-Control": "no-store"}
 _FORMS = (
     'send {"method": "chat.update", "kind": "error_response", "error": "internal_error", "times": 1}, '
-    '{"delivery": "duplicated", "times": 1} or {"socket": "drop"}'
+    '{"delivery": "duplicated", "times": 1}, {"socket": "drop"} or {"app": "kill"}'
 )
 
 
@@ -73,6 +73,8 @@ class Control:
     ) -> None:
         self._faults, self._deliveries, self._sockets = calls, deliveries, sockets
         self._rate_limits, self._record = limits, record
+        # Kills the app, which then begins anew; None: something else started it.
+        self.kill_app: Callable[[], None] | None = None
 
     def routes(self) -> list[web.RouteDef]:
         return [
@@ -97,6 +99,7 @@ class Control:
             "connections": sockets.connections,
             "frozen": sockets.frozen,
             "enabled": sockets.enabled,
+            "can_kill": self.kill_app is not None,
         }
         return web.json_response(state, headers=_HEADERS)
 
@@ -132,8 +135,17 @@ class Control:
                 self._deliveries.next(_fault(_DELIVERY_FAULTS, "delivery", body), times=_times(body))
             case {"socket": _}:
                 self._disturb(body)
+            case {"app": _}:
+                self._kill(body)
             case _:
-                raise _InvalidRequest(f"`method`, `delivery` and `socket` are missing; {_FORMS}")
+                raise _InvalidRequest(f"`method`, `delivery`, `socket` and `app` are missing; {_FORMS}")
+
+    def _kill(self, body: Json) -> None:
+        _only(body, {"app"})
+        _one_of(("kill",), "app", body["app"])
+        if self.kill_app is None:
+            raise _InvalidRequest("the workspace did not start the app; give its command after -- to kill it from here")
+        self.kill_app()
 
     def _disturb(self, body: Json) -> None:
         """Inject a fault into all connections at once."""

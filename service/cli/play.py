@@ -59,7 +59,7 @@ def play(port: int, folder: Path, config: Path | None) -> None:
             "--apps",
             "monitor",
         )
-        options += ("--scene", str(folder / "scene.json"))
+        options += ("--scene", str(folder / "scene.json"), "--tour", str(folder / "tour.json"))
     os.environ["AMPLIFIER_SLACK_STORE"] = f"sqlite:{folder}/play.db"
     python = (sys.executable, "-P")  # without the current folder, which may have packages of the same names
     agent = (*python, "-m", "amplifier_slack", "run", "--config", str(config))

@@ -84,6 +84,56 @@ async def test_a_signal_ends_the_command(start):
     assert "Traceback" not in err
 
 
+async def test_a_killed_command_begins_anew(start, session):
+    script = (
+        "import os, signal, time\nprint('up', os.getpid(), os.environ['SLACK_API_URL'], flush=True)\nsignal.pause()"
+    )
+    process = await start("--port", "0", "--", sys.executable, "-c", script)
+    pids = []
+    for _ in range(3):
+        while (line := (await process.stdout.readline()).split())[:1] != [b"up"]:
+            pass
+        pids.append(line[1])
+        url = line[2].decode().removesuffix("api/")
+        async with session.post(url + "faults", json={"app": "kill"}) as response:
+            assert (await response.json())["can_kill"]
+    assert len(set(pids)) == 3
+    process.send_signal(signal.SIGTERM)
+    assert (await ended(process))[0] == 0
+
+
+@pytest.mark.parametrize(
+    ("change", "problem"),
+    [
+        ({"steps": []}, "it has no list of steps"),
+        ({"end": 5}, "it has no text `end`"),
+        ({"until": {}}, "step 1: `until` needs one of status, reaction, words"),
+        ({"until": {"words": "a", "status": "active"}}, "step 1: `until` needs one of"),
+        ({"until": {"words": ""}}, "step 1: `until` waits for nothing"),
+        ({"until": {"status": "asleep"}}, "step 1: `status` must be one of processing, suspended, active, closed"),
+        ({"do": "restart"}, "step 1: `do` must be one of stop, kill"),
+        ({"say": 5}, "step 1: `say` is not a text"),
+        ({"channel": None}, "step 1: the first one needs `say` and `channel`"),
+        ({"help": "x"}, "step 1: unknown field `help`"),
+        ({"text": None}, "step 1: it needs `title`, `text` and `until`"),
+    ],
+)
+async def test_a_tour_that_cannot_be_used_is_an_error_that_names_the_step(start, tmp_path, change, problem):
+    step = {"title": "Ask", "text": "Ask.", "channel": "general", "say": "hi", "until": {"words": "hello"}}
+    step |= {key: value for key, value in change.items() if key not in ("steps", "end")}
+    tour = {
+        "title": "Tour",
+        "text": "A tour.",
+        "end": "The end.",
+        "steps": [{k: v for k, v in step.items() if v is not None}],
+    }
+    file = tmp_path / "tour.json"
+    file.write_text(json.dumps(tour | {key: value for key, value in change.items() if key in ("steps", "end")}))
+    code, _, err = await ended(await start("--port", "0", "--tour", str(file)))
+    assert code == 1
+    assert f"Error: the tour {file} cannot be used: {problem}" in err
+
+
 async def test_a_command_that_cannot_start_is_an_error(start):
     code, _, err = await ended(await start("--port", "0", "--", "no-such-command"))
     assert code == 127

@@ -60,6 +60,10 @@ class SlackPage:
         await message.hover()
         await self.by(f"quick-react-{name}", message).click()
 
+    async def reload(self) -> None:
+        await self._page.reload()
+        await expect(self.by("app")).to_have_attribute("data-ready", "true")
+
     async def screenshot(self, name: str) -> None:
         if SCREENSHOTS:
             await self._page.screenshot(path=Path(SCREENSHOTS) / f"{name}.png", animations="disabled")

@@ -105,6 +105,7 @@ export class FaultPanel {
     this.errors = h("datalist", { id: "fault-errors" });
     this.reason = h("select", { class: "field", "aria-label": "Reason", testid: "disconnect-reason" });
     this.connections = h("p", { class: "panel-note" });
+    this.kill = h("button", { type: "button", class: "plain-button", testid: "kill-app", hidden: true, onclick: () => this.#do(() => control.switchOn({ app: "kill" })) }, "Kill and restart the app");
     this.enable = this.#socketButton("Enable Socket Mode", { socket: "enable" });
     this.bars = new RateBars(teamId, channelName);
     this.element = h(
@@ -191,6 +192,7 @@ export class FaultPanel {
     const n = state.connections;
     this.connections.textContent = n === 1 ? "The app has 1 connection open." : `The app has ${n || "no"} connection${n ? "s" : ""} open.`;
     this.enable.hidden = state.enabled !== false;
+    this.kill.hidden = !state.can_kill;
     const lines = linesOf(state);
     const key = JSON.stringify(lines);
     if (key === this.#lines) return;
@@ -231,7 +233,7 @@ export class FaultPanel {
       "Connections",
       this.connections,
       h("div", { class: "sentence" }, this.reason, h("button", { type: "button", class: "plain-button", testid: "disconnect", onclick: disconnect }, "Disconnect")),
-      h("div", { class: "sentence buttons" }, this.#socketButton("Drop", { socket: "drop" }), this.#socketButton("Freeze", { socket: "freeze" }), this.enable),
+      h("div", { class: "sentence buttons" }, this.#socketButton("Drop", { socket: "drop" }), this.#socketButton("Freeze", { socket: "freeze" }), this.enable, this.kill),
     );
   }
 

@@ -24,7 +24,7 @@ export class Sidebar {
   #actions;
   #key = null;
 
-  /** `actions`: openChannel(channel), openDirect(user), become(person), jump(), keys(), faults(). */
+  /** `actions`: openChannel(channel), openDirect(user), become(person), jump(), keys(), faults(), and tour(), or null without one. */
   constructor(session, actions) {
     this.#session = session;
     this.#actions = actions;
@@ -75,6 +75,7 @@ export class Sidebar {
       "header",
       { class: "workspace" },
       teamMenu(this.#session.directory.team, this.#session.directory.teams),
+      this.#actions.tour ? iconButton("compass", "Guided tour", () => this.#actions.tour(), { "data-testid": "open-tour" }) : null,
       iconButton("keys", "Keyboard shortcuts (?)", () => this.#actions.keys()),
     );
   }

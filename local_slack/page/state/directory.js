@@ -10,6 +10,7 @@ export class Directory {
     this.startCommand = state.start_command;
     this.commands = state.commands ?? [];
     this.shortcuts = state.shortcuts ?? [];
+    this.tour = state.tour ?? null;
     this.me = me;
   }
 

@@ -109,7 +109,7 @@ async def test_connections_can_be_frozen_dropped_and_disconnected(control, socke
 @pytest.mark.parametrize(
     ("body", "message"),
     [
-        ([], "`method`, `delivery` and `socket` are missing"),
+        ([], "`method`, `delivery`, `socket` and `app` are missing"),
         ({}, 'send {"method"'),
         ({"method": "chat.fly", "kind": "error_response"}, "unknown method 'chat.fly'"),
         ({"method": ["chat.update"], "kind": "error_response"}, "unknown method"),
@@ -129,6 +129,8 @@ async def test_connections_can_be_frozen_dropped_and_disconnected(control, socke
         ({"socket": {}}, "`socket` must be one of"),
         ({"socket": "disconnect", "reason": "bored"}, "`reason` must be one of warning"),
         ({"socket": "drop", "reason": "warning"}, "unknown field `reason`"),
+        ({"app": "kill"}, "the workspace did not start the app"),
+        ({"app": "stop"}, "`app` must be one of kill"),
     ],
 )
 async def test_a_wrong_request_is_refused_with_the_correct_form(slack, control, body, message):
