@@ -6,7 +6,7 @@ RUN := .venv/bin/python -m
 # Tests wait more than they compute; those that take long begin first.
 SIDE_BY_SIDE := -n 4 --dist loadfile --no-loadscope-reorder
 
-.PHONY: play test simulate check format bench sbom proto lock clean moved
+.PHONY: play test simulate check format bench docs sbom proto lock clean moved
 
 play: .venv/runtime.done
 	@$(RUN) amplifier_slack play --port $(PORT) --folder workspaces/play
@@ -31,6 +31,10 @@ format: .venv/dev.done
 
 bench: .venv/bench.done
 	@.venv/bench/bin/python -m benchmarks --write docs
+
+docs: .venv/dev.done
+	@.venv/bin/python deploy/docs/build.py dist/docs
+	@echo "Open dist/docs/index.html, or serve it: python3 -m http.server -d dist/docs --bind 127.0.0.1"
 
 sbom: .venv/runtime.done
 	@deploy/setup.sh sbom
