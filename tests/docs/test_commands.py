@@ -68,6 +68,7 @@ def checkout(tmp_path):
     home.mkdir()
     shutil.copytree(ROOT / "docs", checkout / "docs")
     shutil.copytree(ROOT / "deploy", checkout / "deploy")
+    shutil.copytree(ROOT / "conformance/agents", checkout / "conformance/agents")
     shutil.copy(ROOT / "Makefile", checkout)
     for app in ("my_bot.py", "app.py"):
         shutil.copy(ROOT / "docs/examples/ten_line_app.py", checkout / app)
