@@ -31,7 +31,7 @@ Event = Annotated[str, AfterValidator(_known)]
 
 
 class DescriptionError(Exception):
-    """A description cannot be used; the text says what to do."""
+    """A description cannot be used; the text names the mistake."""
 
 
 class Agent(BaseModel):
@@ -54,7 +54,7 @@ class Agent(BaseModel):
         (), description="How a person stops it: ❌ on the first message, the word stop, Slack's button."
     )
     ready_s: float = Field(30, gt=0, description="The longest time until it is connected.")
-    patience_s: float = Field(20, gt=0, description="The longest wait for an answer; what comes later counts as lost.")
+    patience_s: float = Field(20, gt=0, description="The longest wait for an answer; a later one counts as lost.")
 
 
 def read_agent(path: Path) -> Agent:

@@ -17,7 +17,7 @@ _SIGNS: dict[Verdict, str] = {"passed": "yes", "failed": "**no**", "not tried": 
 
 @dataclass(frozen=True)
 class Result:
-    """The result of one scenario; ``measured_s`` has times in seconds by what was measured."""
+    """The result of one scenario; ``measured_s`` has times in seconds by their names."""
 
     scenario: str
     verdict: Verdict

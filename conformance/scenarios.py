@@ -33,7 +33,7 @@ ACK_S = 3.0
 
 @dataclass(frozen=True)
 class Scenario:
-    """What an agent must do, and how to try it. ``needs_model``: only with an agent that asks a model."""
+    """A promise of an agent, and how to try it. ``needs_model``: only with an agent that asks a model."""
 
     name: str
     promise: str
@@ -62,7 +62,7 @@ async def _threads(stage: Stage) -> None:
 
 
 async def _acknowledge(stage: Stage) -> None:
-    """While the model is silent, ten threads begin; the record tells what was not acknowledged in time."""
+    """While the model is silent, ten threads begin; the record has the acknowledgements."""
     stage.model.hold()
     for _ in range(10):
         await stage.begin()
@@ -126,12 +126,12 @@ def _stop(how: Stop) -> Act:
         await _passed_on()
         stage.model.release()
         await asyncio.sleep(SETTLE_S)
-        if stopped in stage.answered:
+        if stage.has_answered(stopped):
             raise ScenarioFailed("the answer appeared after the stop")
         later = [each for each in stage.model.requests[asked:] if each.at_s > began + SETTLE_S]
         if later:
             raise ScenarioFailed(f"the model was asked {len(later)} more times after the stop")
-        await stage.say()  # the thread goes on
+        await stage.say()  # the thread continues
 
     return act
 
@@ -187,7 +187,7 @@ async def _kill_posting(stage: Stage) -> None:
     for method in POSTING:
         stage.slack.faults.next(method, SlowResponse(1.0), times=100)
     stage.model.release()
-    await stage.until(lambda _: mark in stage.answered, stage.agent.patience_s, "there was no answer")
+    await stage.until(lambda _: stage.has_answered(mark), stage.agent.patience_s, "there was no answer")
     await stage.process.kill()
     stage.slack.faults.clear()
     await stage.restart()
@@ -214,7 +214,7 @@ SCENARIOS = (
     Scenario("steer-people", "so are those of two people", _steer_by_another),
     Scenario("edit", "an edit before the message is read counts", _edit),
     Scenario("delete", "a message that is deleted before it is read is not read", _delete),
-    Scenario("stop-reaction", "❌ stops the run, and the thread goes on", _stop("reaction"), stop="reaction"),
+    Scenario("stop-reaction", "❌ stops the run, and the thread continues", _stop("reaction"), stop="reaction"),
     Scenario("stop-word", "the word stop does", _stop("word"), stop="word"),
     Scenario("stop-button", "Slack's Stop button does", _stop("button"), stop="button"),
     Scenario("event-twice", "an event that comes twice is answered once", _delivery(Duplicated())),

@@ -1,4 +1,4 @@
-"""A stage for one scenario: a fresh Slack, a model, and the agent's process; and what the thread shows in the end."""
+"""A stage for one scenario: a fresh Slack, a model, and the agent's process; and the answers in the thread."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ if TYPE_CHECKING:
     from local_slack import Workspace, WorkspaceMessage
 
 CHANNEL = "general"
-# What is posted twice comes within this time after the first.
+# A second copy of an answer comes within this time after the first.
 SETTLE_S = 1.5
 # The calls by which an answer may reach a thread.
 POSTING = ("chat.postMessage", "chat.update", "chat.startStream", "chat.stopStream")
 
 
 class ScenarioFailed(Exception):  # noqa: N818 - reads as what happened
-    """The agent did not do what a scenario asks for."""
+    """The agent did not keep the promise of a scenario."""
 
 
 class Stage:
@@ -106,12 +106,16 @@ class Stage:
         return [each for each in said if _marks(each)] if self.agent.model else said
 
     @property
-    def answered(self) -> list[str]:
-        """Return the marks in the answers, in their order."""
-        return [mark for each in self.answers for mark in _marks(each)]
+    def answered(self) -> list[list[str]]:
+        """Return the marks that each answer has of its own thread, oldest answer first."""
+        found = ([mark for mark in _marks(each) if self.threads.get(mark) == each.thread_ts] for each in self.answers)
+        return [marks for marks in found if marks]
+
+    def has_answered(self, mark: str) -> bool:
+        return any(mark in marks for marks in self.answered)
 
     async def settle(self) -> None:
-        """Wait until all is answered, or patience ends; then for what is posted twice."""
+        """Wait until all is answered, or patience ends; then for second copies."""
         began = time.monotonic()
         with suppress(TimeoutError):
             await self.slack.until(lambda _: self._is_complete, self.agent.patience_s)
@@ -122,7 +126,7 @@ class Stage:
     def _is_complete(self) -> bool:
         if not self.agent.model:
             return len(self.answers) >= len(self.expected)
-        return set(self.expected) <= set(self.answered)
+        return all(self.has_answered(mark) for mark in self.expected)
 
     def check(self) -> None:
         """Compare the answers with the messages.
@@ -134,18 +138,21 @@ class Stage:
             if (found := len(self.answers)) != len(self.expected):
                 raise ScenarioFailed(f"{found} answers to {len(self.expected)} messages")
             return
-        answered = self.answered
-        lost = [mark for mark in self.expected if mark not in answered]
-        doubled = [mark for mark in self.expected if answered.count(mark) > 1]
+        first: list[str] = []
+        doubled: list[str] = []
+        for marks in self.answered:
+            new = [mark for mark in marks if mark not in first]
+            first += new
+            doubled += [] if new else marks[-1:]
+        lost = [mark for mark in self.expected if mark not in first]
+        wrong = sorted(self.forbidden.intersection(first))
         # The agent may answer a later thread first.
-        first = list(dict.fromkeys(mark for mark in answered if mark in self.expected))
-        first.sort(key=lambda mark: self.threads[mark])
-        is_ordered = first == sorted(first, key=lambda mark: (self.threads[mark], self.expected[mark]))
-        wrong = sorted(self.forbidden & {*answered})
+        ordered = sorted((mark for mark in first if mark in self.expected), key=lambda mark: self.threads[mark])
+        is_ordered = ordered == sorted(ordered, key=lambda mark: (self.threads[mark], self.expected[mark]))
         problems = (
             _counted(lost, "not answered"),
             _counted(doubled, "answered twice"),
-            "" if is_ordered else f"answered out of order: {' '.join(first)}",
+            "" if is_ordered else f"answered out of order: {' '.join(ordered)}",
             _counted(wrong, "answered in spite of the change"),
         )
         if found_problems := "; ".join(filter(None, problems)):

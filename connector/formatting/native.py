@@ -34,7 +34,7 @@ _BALANCED = re.compile(r"[^()]*(?:\([^()]*\)[^()]*)*")
 _PARENTHESES = str.maketrans({"(": "%28", ")": "%29"})
 # In a `markdown` block they are shown better than in Slack's older markup.
 _RICH = ("heading", "table")
-# A text without any of these signs has no heading, table or task list.
+# Without such a sign, a text has no heading, table or task list.
 _MAY_BE_RICH = re.compile(r"^[ >]*(?:#|[=-]+[ \t]*$)|\||\[[ xX]\]", re.MULTILINE)
 
 

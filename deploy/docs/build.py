@@ -95,7 +95,7 @@ def _default(key: dict[str, Any]) -> str:
 
 
 def _kind(key: dict[str, Any]) -> str:
-    """Describe what a value may be."""
+    """Describe the possible values."""
     kinds = [each for each in (*key.get("anyOf", ()), *key.get("oneOf", ())) if each != {"type": "null"}]
     if kinds:
         return " or ".join(dict.fromkeys(map(_kind, kinds)))

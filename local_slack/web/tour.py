@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 _TEXTS = ("title", "text", "say", "channel", "do")
 _DO = ("stop", "kill")
-# What a step waits for: a status of the agent session, a reaction of the app, or words of its message.
+# A step waits for a status of the agent session, a reaction of the app, or words of its message.
 _UNTIL = ("status", "reaction", "words")
 _STATUSES = ("processing", "suspended", "active", "closed")
 _FORM = 'A tour is {"title", "text", "end", "steps": [{"title", "text", "until": {"words": "…"}, "say": "…"}]}'
