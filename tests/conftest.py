@@ -31,7 +31,16 @@ settings.register_profile("any machine", deadline=None)
 settings.load_profile("any machine")
 
 # Folders whose tests take long, the longest first: begun last, they would be waited for alone.
-_LONG = ("whole", "simulation", "benchmarks", "service", "local_slack")
+_LONG = (
+    "whole",
+    "simulation",
+    "orchestrator_interactive/modules/tool_web",
+    "orchestrator_interactive/modules/tool_mcp",
+    "benchmarks",
+    "conformance",
+    "service",
+    "local_slack",
+)
 # The first test of a process with a browser waits for its start.
 _BROWSER_S = 180
 _HERE = Path(__file__).parent
@@ -52,8 +61,8 @@ def pytest_collection_finish() -> None:
 
 
 def _rank(item: pytest.Item) -> int:
-    folder = item.path.relative_to(_HERE).parts[0]
-    return _LONG.index(folder) if folder in _LONG else len(_LONG)
+    path = item.path.relative_to(_HERE).as_posix()
+    return next((rank for rank, folder in enumerate(_LONG) if path.startswith(f"{folder}/")), len(_LONG))
 
 
 @pytest.fixture
