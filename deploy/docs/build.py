@@ -29,7 +29,7 @@ _PARTS = {
     "security sizing sessions upgrading troubleshooting",
     "Modules": "modules kernel interaction-stack local-slack",
     "Design": "architecture durability slack steering background failure-modes contributing",
-    "Evidence": "benchmarks conformance",
+    "Evidence": "benchmarks conformance comparison",
 }
 
 
