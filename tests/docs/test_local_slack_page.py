@@ -20,6 +20,7 @@ from slack_sdk.web.async_client import AsyncWebClient
 
 from local_slack import LocalSlack
 from local_slack.__main__ import main
+from local_slack.web.tour import read_tour
 
 ROOT = Path(__file__).parents[2]
 APP = ROOT / "docs" / "examples" / "ten_line_app.py"
@@ -147,11 +148,24 @@ async def test_its_situations_can_be_made():
 async def test_its_forms_of_the_control_api_are_taken():
     (row,) = (line for line in PAGE.read_text(encoding="utf-8").splitlines() if line.startswith("| `POST /faults`"))
     bodies = re.findall(r"`(\{.*?\})`", row)
-    assert len(bodies) == 3
+    assert len(bodies) == 4
+    kills = []
     async with LocalSlack() as slack, aiohttp.ClientSession() as session:
+        slack.control.kill_app = lambda: kills.append(1)
         for body in bodies:
             async with session.post(slack.url + "faults", data=body) as answer:
                 assert answer.status == 200
+    assert kills == [1]
+
+
+@pytest.mark.parametrize("tour", ["of the page", "of `amplifier-slack play`"])
+def test_a_tour_can_be_used(tour, tmp_path):
+    file = ROOT / "service/play/tour.json"
+    if tour == "of the page":
+        section = PAGE.read_text(encoding="utf-8").split("\n## A guided tour\n")[1]
+        file = tmp_path / "tour.json"
+        file.write_text(re.findall(r"^```json\n(.*?)^```", section, re.MULTILINE | re.DOTALL)[0])
+    assert len(read_tour(file)["steps"]) >= 2
 
 
 async def test_its_options_are_those_of_the_command():
