@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 MARK = re.compile(r"\bmk\d{4}\b")
+# The answer to a request without new marks.
+NOTHING = "There is nothing new."
 ANSWER = re.compile(r"Read:((?: mk\d{4})+)")
 
 
@@ -80,7 +82,7 @@ class Model:
             self.requests.append(Request(marks, new, time.monotonic()))
             self._reached.notify_all()
         await self._open.wait()
-        return body, f"Read: {' '.join(new)}" if new else "There is nothing new."
+        return body, f"Read: {' '.join(new)}" if new else NOTHING
 
     async def _anthropic(self, request: web.Request) -> web.StreamResponse:
         body, text = await self._answer(request)

@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager, suppress
 from typing import TYPE_CHECKING
 
 from conformance.agent import AgentProcess
-from conformance.model import ANSWER, Model
+from conformance.model import ANSWER, NOTHING, Model
 from local_slack import EVENTS, LocalSlack
 
 if TYPE_CHECKING:
@@ -101,9 +101,12 @@ class Stage:
     @property
     def answers(self) -> list[WorkspaceMessage]:
         """Return the messages of the agent that answer, oldest first: with the model's text, or without a model all."""
+        return [each for each in self._said if _marks(each)] if self.agent.model else self._said
+
+    @property
+    def _said(self) -> list[WorkspaceMessage]:
         messages = self.slack.workspace.messages(self.slack.channel(CHANNEL).id)
-        said = [each for each in messages if each.bot is not None]
-        return [each for each in said if _marks(each)] if self.agent.model else said
+        return [each for each in messages if each.bot is not None]
 
     @property
     def answered(self) -> list[list[str]]:
@@ -144,6 +147,8 @@ class Stage:
             new = [mark for mark in marks if mark not in first]
             first += new
             doubled += [] if new else marks[-1:]
+        # The model may be told of an edit or a deletion, which has no mark; else it is asked again without a reason.
+        idle = [] if self.forbidden else [each for each in self._said if NOTHING in _content(each)]
         lost = [mark for mark in self.expected if mark not in first]
         wrong = sorted(self.forbidden.intersection(first))
         # The agent may answer a later thread first.
@@ -152,6 +157,7 @@ class Stage:
         problems = (
             _counted(lost, "not answered"),
             _counted(doubled, "answered twice"),
+            f"{len(idle)} more answers without a new message" if idle else "",
             "" if is_ordered else f"answered out of order: {' '.join(ordered)}",
             _counted(wrong, "answered in spite of the change"),
         )
@@ -185,8 +191,12 @@ async def stage(agent: Agent, here: Path, folder: Path) -> AsyncIterator[Stage]:
 
 def _marks(message: WorkspaceMessage) -> list[str]:
     """Return the marks that a message answers; its text and its blocks may both have them."""
-    found = ANSWER.findall(f"{message.text}\n{message.blocks}")
+    found = ANSWER.findall(_content(message))
     return list(dict.fromkeys(mark for marks in found for mark in marks.split()))
+
+
+def _content(message: WorkspaceMessage) -> str:
+    return f"{message.text}\n{message.blocks}"
 
 
 def _counted(marks: list[str], what: str) -> str:
