@@ -136,11 +136,14 @@ def _stop(how: Stop) -> Act:
     return act
 
 
-def _delivery(fault: DeliveryFault, *, then: int = 0) -> Act:
+def _delivery(fault: Callable[[int], DeliveryFault], *, then: int = 0) -> Act:
+    """All events of a message meet a fault, which may depend on their number."""
+
     async def act(stage: Stage) -> None:
         await stage.begin()
         await stage.settle()
-        stage.slack.deliveries.next(fault)
+        events = stage.events_of_reply
+        stage.slack.deliveries.next(fault(events), times=events)
         for _ in range(then + 1):
             await stage.say()
 
@@ -217,9 +220,11 @@ SCENARIOS = (
     Scenario("stop-reaction", "❌ stops the run, and the thread continues", _stop("reaction"), stop="reaction"),
     Scenario("stop-word", "the word stop does", _stop("word"), stop="word"),
     Scenario("stop-button", "Slack's Stop button does", _stop("button"), stop="button"),
-    Scenario("event-twice", "an event that comes twice is answered once", _delivery(Duplicated())),
-    Scenario("event-late", "an event that comes late is answered in order", _delivery(Delayed(1), then=1)),
-    Scenario("event-again", "an event that comes at the second attempt is answered once", _delivery(Dropped())),
+    Scenario("event-twice", "an event that comes twice is answered once", _delivery(lambda _: Duplicated())),
+    Scenario("event-late", "an event that comes late is answered in order", _delivery(Delayed, then=1)),
+    Scenario(
+        "event-again", "an event that comes at the second attempt is answered once", _delivery(lambda _: Dropped())
+    ),
     Scenario("connection", "a lost connection loses and doubles nothing", _connection),
     Scenario("call-limited", "a rate-limited call loses and doubles nothing", _call(RateLimited(1))),
     Scenario("call-503", "nor does a server error", _call(ServerError(503))),

@@ -48,6 +48,12 @@ class Stage:
     def mark(self) -> str:
         return f"mk{next(self._numbers):04}"
 
+    @property
+    def events_of_reply(self) -> int:
+        """Return the number of events that the app gets of one message in a thread."""
+        events = self.agent.events or EVENTS
+        return ("message" in events) + ("app_mention" in events and self.agent.mention == "every")
+
     async def begin(self) -> str:
         """Begin a thread with a mention; returns the mark."""
         self.root = ""
