@@ -23,6 +23,7 @@ export class Tour {
   #at;
   #problem = "";
   #busy = false;
+  #hasKilled = false;
   #goneAt = null;
   #awayMs = null;
   #shown = null;
@@ -79,6 +80,7 @@ export class Tour {
 
   /** Measure how long the app was away after a kill. */
   #watchApp() {
+    if (!this.#hasKilled) return;
     const online = this.#session.directory.bots.some((bot) => bot.online);
     if (!online) this.#goneAt ??= performance.now();
     else if (this.#goneAt !== null) {
@@ -134,7 +136,9 @@ export class Tour {
   }
 
   #interfere(what) {
-    return what === "kill" ? control.switchOn({ app: "kill" }) : this.#session.stopSession(this.#session.channelId, this.#thread);
+    if (what === "stop") return this.#session.stopSession(this.#session.channelId, this.#thread);
+    this.#hasKilled = true;
+    return control.switchOn({ app: "kill" });
   }
 
   get #heading() {
