@@ -153,7 +153,7 @@ class Stage:
             new = [mark for mark in marks if mark not in first]
             first += new
             doubled += [] if new else marks[-1:]
-        # The model may get a notice of an edit or a deletion, which has no mark; else it is asked again without a reason.
+        # A notice of an edit or a deletion has no mark; without one, the model is asked again without a reason.
         idle = [] if self.forbidden else [each for each in self._said if NOTHING in _content(each)]
         lost = [mark for mark in self.expected if mark not in first]
         wrong = sorted(self.forbidden.intersection(first))
