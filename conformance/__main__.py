@@ -80,8 +80,9 @@ async def _tried(agent: Agent, here: Path, scenario: Scenario, folder: Path) -> 
         async with stage(agent, here, folder) as there:
             measured_s = there.measured_s
             await scenario.act(there)
-            await there.settle()
-            there.check()
+            if scenario.compares_answers:
+                await there.settle()
+                there.check()
     except ScenarioFailed as e:
         return Result(scenario.name, "failed", str(e), measured_s)
     return Result(scenario.name, "passed", "", measured_s)
