@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import os
 import sqlite3
+import time
 from contextlib import AsyncExitStack, closing, suppress
 from functools import partial, wraps
 from pathlib import Path
@@ -255,8 +256,10 @@ def open_database(path: Path, prepare: Prepare) -> sqlite3.Connection:
     connection = sqlite3.connect(path, timeout=BUSY_TIMEOUT_S, isolation_level=None)
     try:
         connection.text_factory = _text
+        connection.execute("BEGIN")  # another process may create it between two reads
         _version(connection, path)
-        connection.execute("PRAGMA journal_mode = WAL")
+        connection.execute("COMMIT")
+        _use_write_ahead_log(connection)
         connection.execute("PRAGMA synchronous = NORMAL")
         connection.execute(f"PRAGMA journal_size_limit = {_WAL_SIZE}")
         connection.execute("BEGIN IMMEDIATE")
@@ -269,6 +272,20 @@ def open_database(path: Path, prepare: Prepare) -> sqlite3.Connection:
         connection.close()
         raise
     return connection
+
+
+def _use_write_ahead_log(connection: sqlite3.Connection) -> None:
+    """Switch the file to a write-ahead log; SQLite itself does not wait for another process that does the same."""
+    end_s = time.monotonic() + BUSY_TIMEOUT_S
+    while True:
+        try:
+            connection.execute("PRAGMA journal_mode = WAL")
+        except sqlite3.OperationalError as e:
+            if e.sqlite_errorcode != sqlite3.SQLITE_BUSY or time.monotonic() > end_s:
+                raise
+            time.sleep(0.01)
+        else:
+            return
 
 
 def open_writer(path: Path) -> sqlite3.Connection:
