@@ -192,13 +192,15 @@ def main(  # noqa: PLR0913, PLR0917 - one argument per option
             commands=commands,
             shortcuts=shortcuts,
             request_url=deliver_to,
+            tour=read_tour(tour) if tour else None,
             limits=None if no_limits else SLACK_LIMITS,
         )
     except ValueError as e:
         raise click.UsageError(str(e)) from e
+    except LocalSlackError as e:
+        raise click.ClickException(str(e)) from e
     try:
         messages = _read_scene(scene) if scene else []
-        slack.tour = read_tour(tour) if tour else None
         with _recording(slack, record):
             code = asyncio.run(_run(slack, command, hint, messages))
     except LocalSlackError as e:
@@ -279,14 +281,13 @@ async def _run_beside(slack: LocalSlack, command: Sequence[str], stop: asyncio.E
             click.echo(f"\n  {slack.url}\n\n{hint}")
     connected.cancel()
     await asyncio.wait((ended, stopped), return_when=asyncio.FIRST_COMPLETED)
+    stopped.cancel()
     if stop.is_set():
         ended.cancel()  # it terminates the process, and waits for its end
-        with suppress(asyncio.CancelledError):
-            await ended
-        return 0
-    stopped.cancel()
     try:
-        return ended.result()
+        return await ended
+    except asyncio.CancelledError:
+        return 0
     except OSError as e:
         click.echo(f"Error: cannot start {command[0]!r}: {e.strerror or e}", err=True)
         return _CANNOT_START

@@ -58,8 +58,8 @@ class LocalSlack(InstalledTeam):
     and has the ``scopes``. ``apps`` are other apps, which only post. With a ``request_url`` the app gets events
     over HTTP, signed with the ``signing_secret``; the challenge is sent before the first event. ``limits`` apply
     to the app only and are Slack's by default; None turns them off. ``commands`` such as ``/agent`` and ``shortcuts``
-    are added to those of the ``manifest``. ``clock`` gives the time of messages and limits. Entering it raises
-    PortInUse or NotLoopback.
+    are added to those of the ``manifest``. The page offers the ``tour``, from ``read_tour``. ``clock`` gives the time
+    of messages and limits. Entering it raises PortInUse or NotLoopback.
     """
 
     def __init__(  # noqa: PLR0913 - all have defaults
@@ -86,6 +86,7 @@ class LocalSlack(InstalledTeam):
         manifest: Mapping[str, Any] | None = None,
         commands: Iterable[str] = (),
         shortcuts: Iterable[Shortcut] = (),
+        tour: Json | None = None,
         clock: Callable[[], float] = time.time,
     ) -> None:
         people = people if isinstance(people, Mapping) else tuple(people)
@@ -117,9 +118,7 @@ class LocalSlack(InstalledTeam):
         self._subscriptions = [Subscription(w, self._delivery, self.record, events, numbers) for w in workspaces]
         self.teams = (self, *(InstalledTeam(workspace, self._connection) for workspace in workspaces[1:]))
         self._interactivity = Interactivity(self._subscriptions, self._slack_app)
-        # A guided tour for the page, from `read_tour`.
-        self.tour: Json | None = None
-        self._page = PageServer(workspaces, self._slack_app, lambda: self.start_command, lambda: self.tour)
+        self._page = PageServer(workspaces, self._slack_app, lambda: self.start_command, tour)
         self._web_api = WebApi(
             workspaces, self.faults, self.rate_limits, self._slack_app, self._socket_url, self.record.call
         )

@@ -34,7 +34,7 @@ class PageServer:
     """Serve the page of the workspaces (the first is the default); own its event sockets.
 
     ``start_command`` returns the shell command that connects a bot; the page shows it while no bot is connected.
-    ``tour`` returns the guided tour, if there is one.
+    ``tour`` is the guided tour, if there is one.
     """
 
     def __init__(
@@ -42,7 +42,7 @@ class PageServer:
         workspaces: Sequence[Workspace],
         app: App,
         start_command: Callable[[], str],
-        tour: Callable[[], Json | None],
+        tour: Json | None,
     ) -> None:
         self._app = app
         self._workspaces = {workspace.directory.team.id: workspace for workspace in workspaces}
@@ -72,7 +72,7 @@ class PageServer:
         more = {
             "teams": teams,
             "start_command": self._start_command(),
-            "tour": self._tour(),
+            "tour": self._tour,
             "commands": [each.command for each in self._app.commands],
             "shortcuts": [asdict(each) for each in self._app.shortcuts],
         }

@@ -7,7 +7,9 @@ const KEY = "local_slack.tour";
 const DONE_KEY = "local_slack.tour.dismissed";
 const LABELS = { stop: "Stop it", kill: "Kill the app" };
 
-/** Where a tour is: `step` (-1 before the first), its `thread` and the newest message `since` which its step waits. */
+const START = { step: -1, thread: null, since: "", status: null };
+
+/** The place in a tour: `step` (-1 before the first), the `thread`, and its newest message (`since`) and `status` before the step. */
 function stored() {
   try {
     return JSON.parse(sessionStorage.getItem(KEY)) ?? null;
@@ -16,7 +18,7 @@ function stored() {
   }
 }
 
-/** A card that leads a person through steps in a real thread. It goes on when the thread shows that a step is done. */
+/** A card that leads a person through steps in a real thread. The next step follows when the thread shows that one is done. */
 export class Tour {
   #session;
   #tour;
@@ -31,7 +33,7 @@ export class Tour {
   constructor(session) {
     this.#session = session;
     this.#tour = session.directory.tour;
-    this.#at = stored() ?? { step: -1, thread: null, since: "", open: !narrow() && !localStorage.getItem(DONE_KEY) };
+    this.#at = stored() ?? { ...START, open: !narrow() && !localStorage.getItem(DONE_KEY) };
     this.element = h("aside", { class: "tour", testid: "tour", "aria-label": "Guided tour", hidden: true, onkeydown: (event) => this.#key(event) });
     this.update();
   }
@@ -39,7 +41,7 @@ export class Tour {
   /** Begin anew, or close it. */
   toggle() {
     if (this.#at.open) this.#close();
-    else this.#go({ step: -1, thread: null, since: "", open: true });
+    else this.#go({ ...START, open: true });
   }
 
   /** Look at the thread again, after any change. */
@@ -70,7 +72,11 @@ export class Tour {
   }
 
   #isDone({ until }) {
-    if (until.status) return this.#status === until.status;
+    if (until.status) {
+      // It counts once it has become so: before a message, the agent may have the status already.
+      if (this.#status !== until.status) this.#at.status = this.#status;
+      return this.#status === until.status && this.#at.status !== until.status;
+    }
     const { directory, me } = this.#session;
     const later = this.#messages.filter((message) => message.ts > this.#at.since);
     if (until.words) return later.some((message) => authorOf(message, directory).isApp && `${textOf(message)} ${message.text}`.includes(until.words));
@@ -91,7 +97,7 @@ export class Tour {
 
   #next() {
     const since = this.#messages.at(-1)?.ts ?? this.#at.since;
-    this.#go({ ...this.#at, step: this.#at.step + 1, thread: this.#thread, since });
+    this.#go({ ...this.#at, step: this.#at.step + 1, thread: this.#thread, since, status: this.#status });
   }
 
   #go(at) {
@@ -104,7 +110,7 @@ export class Tour {
 
   #close() {
     localStorage.setItem(DONE_KEY, "1");
-    this.#go({ step: -1, thread: null, since: "", open: false });
+    this.#go({ ...START, open: false });
   }
 
   /** Do the step for the person. With both `say` and `do`, first comes the message that sets the agent to work. */
@@ -129,6 +135,7 @@ export class Tour {
   async #say({ say, channel: name }) {
     const session = this.#session;
     const channel = name ? session.directory.channelNamed(name) : session.channel;
+    if (!channel) throw new Error(`There is no channel #${name}, which the tour names.`);
     const threadTs = name ? null : this.#thread;
     if (session.channelId !== channel.id || (threadTs && session.threadTs !== threadTs)) await session.open(channel.id, threadTs);
     const ts = await session.send(channel.id, say, { threadTs });
