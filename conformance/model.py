@@ -23,10 +23,9 @@ ANSWER = re.compile(r"Read:((?: mk\d{4})+)")
 
 @dataclass(frozen=True)
 class Request:
-    """A request of the agent: all marks in it, those without an answer in it, and its time (monotonic, seconds)."""
+    """A request of the agent: the marks in it, and its time (monotonic, seconds)."""
 
     marks: tuple[str, ...]
-    new: tuple[str, ...]
     at_s: float
 
 
@@ -77,9 +76,9 @@ class Model:
         said = "\n".join(_texts(body.get("messages")))
         answered = {mark for found in ANSWER.findall(said) for mark in found.split()}
         marks = tuple(dict.fromkeys(MARK.findall(said)))
-        new = tuple(mark for mark in marks if mark not in answered)
+        new = [mark for mark in marks if mark not in answered]
         async with self._reached:
-            self.requests.append(Request(marks, new, time.monotonic()))
+            self.requests.append(Request(marks, time.monotonic()))
             self._reached.notify_all()
         await self._open.wait()
         return body, f"Read: {' '.join(new)}" if new else NOTHING

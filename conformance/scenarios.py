@@ -73,7 +73,7 @@ async def _acknowledge(stage: Stage) -> None:
     latencies = [each["latency_ms"] / 1000 for each in stage.slack.record if each["what"] == "acked"]
     stage.measured_s["longest acknowledgement"] = max(latencies, default=0.0)
     if late:
-        raise ScenarioFailed(f"{len(late)} of 10 events were not acknowledged within {ACK_S:g} s")
+        raise ScenarioFailed(f"{len(late)} events were not acknowledged within {ACK_S:g} s")
 
 
 async def _steer(stage: Stage) -> None:

@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from conformance.agent import Agent
+
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
 NAIVE = f"""
@@ -75,6 +77,11 @@ async def test_an_agent_without_a_model_is_judged_by_the_number_of_its_replies(d
     path = described(f"name: bolt\ncommand: {app}\nmodel: false\nevents: [app_mention]\n")
     code, out, _ = await conformance(path, *chosen("answer", "steer"))
     assert (code, "bolt: answer: passed\n" in out, "bolt: steer: not tried\n" in out) == (0, True, True)
+
+
+def test_the_page_describes_every_key():
+    page = (ROOT / "docs/conformance.md").read_text()
+    assert {name for name in Agent.model_fields if f"`{name}`" not in page} == set()
 
 
 @pytest.mark.parametrize(
