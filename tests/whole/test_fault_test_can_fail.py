@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 from fault_injection.late_replies import may_be_stopped_unanswered, must_be_read_first
+from fault_injection.observations import Act
 
 URGENT = ["urgent"]
 
@@ -49,3 +50,10 @@ def test_an_urgent_message_ends_the_wait_for_messages_that_are_found_in_the_thre
 )
 def test_the_last_message_must_be_answered_unless_a_stop_was_found_after_it(accepted, is_permitted):
     assert may_be_stopped_unanswered("last", accepted, ["stop"]) == is_permitted
+
+
+@pytest.mark.parametrize(
+    ("words", "is_urgent"), [("!#7 at once", True), ("<@U0ALPHA> !#7 at once", True), ("<@U0ALPHA> #7 now!", False)]
+)
+def test_an_urgent_message_may_begin_with_a_mention(words, is_urgent):
+    assert Act("message", "1.0", "1.0", "1.0", words).is_urgent == is_urgent

@@ -284,7 +284,7 @@ class _Conversation:
     def _compare_order(self, messages: list[Act]) -> None:
         """Check that a message that was acknowledged before another was sent was read before it, unless it is talk."""
         heard, sent, accepted = self.sides.board.acknowledged, self.sides.board.sent, self.told.known.order
-        urgent = {self._id_of(act) for act in messages if act.words.startswith("!")}
+        urgent = {self._id_of(act) for act in messages if act.is_urgent}
         place = {id_: number for number, id_ in enumerate(self.told.delivered) if id_ not in self.told.talk}
         read = [(act, self._id_of(act)) for act in messages if self._id_of(act) in place]
         for (before, older), (after, newer) in permutations(read, 2):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -15,6 +16,8 @@ from local_slack.workspace.messages import Change, Changed, Deleted, Posted, Rea
 
 HOURGLASS = "hourglass_flowing_sand"
 STATUS = ":status"
+
+_URGENT = re.compile(r"(<@\w+>\s*)?!")
 
 Kind = Literal["message", "edit", "deletion", "reaction"]
 
@@ -38,6 +41,11 @@ class Act:
     def mark(self) -> str | None:
         found = MARK.search(self.words)
         return found[1] if found else None
+
+    @property
+    def is_urgent(self) -> bool:
+        """Whether the words begin with a "!", perhaps after a mention."""
+        return _URGENT.match(self.words) is not None
 
 
 @dataclass(frozen=True, slots=True)
