@@ -71,6 +71,7 @@ class Conversation:
         for act in crowd.record.acts[self.root]:
             await crowd.board.heard(act.event, within_s)
         mark = crowd.mark()
+        self.speakers.clear()  # the mention by which the author took part may have been deleted before it was stored
         await self._write(f"#{mark} closes")
         record = crowd.record
         await crowd.slack.until(
