@@ -1,11 +1,10 @@
-"""The connection to one Slack workspace: a transport for events, the Web API for calls."""
+"""The connection to Slack: a transport for events, the Web API for calls, and the parts of each workspace."""
 
 from __future__ import annotations
 
 import asyncio
-from contextlib import asynccontextmanager
-from dataclasses import dataclass
-from functools import partial
+from contextlib import asynccontextmanager, nullcontext, suppress
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import aiohttp
@@ -13,6 +12,7 @@ import structlog
 from slack_sdk.web.async_client import AsyncWebClient
 
 from connector.conversations.worker_pool import WorkerPool
+from connector.inbound.access_policy import AccessRules
 from connector.inbound.admission import Admitter
 from connector.inbound.dispatcher import Dispatcher
 from connector.inbound.http_server import HttpServer
@@ -26,16 +26,24 @@ from connector.runs.background_tasks import CALLS_LATE_S, BackgroundTasks
 from connector.runs.home import HomeSources, HomeTabs
 from connector.runs.run_slots import RunSlots
 from connector.runs.workspace import WorkspaceContext
-from connector.setup import ConnectionRefused, HttpTransport, SocketTransport, first_address, preflight
+from connector.setup import (
+    ConnectionRefused,
+    HttpTransport,
+    NotInstalled,
+    SocketTransport,
+    first_address,
+    preflight,
+)
 from connector.slack_api.channels import ChannelTopics
 from connector.slack_api.client import SlackClient
-from connector.slack_api.rate_limiter import RateLimiter
+from connector.slack_api.errors import SlackCallFailed, error_boundary
+from connector.slack_api.rate_limiter import CallSlot, RateLimiter
+from connector.workspaces import InstalledWorkspaces, Workspace, WorkspaceSettings
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Mapping, Sequence
     from contextlib import AbstractAsyncContextManager
 
-    from connector.inbound.access_policy import AccessRules
     from connector.inbound.dispatcher import AddListeners, Receive
     from connector.protocols import (
         ChannelRules,
@@ -51,44 +59,66 @@ if TYPE_CHECKING:
     )
     from connector.runs.run_slots import RunLimits
     from connector.schedules import Schedules
-    from connector.setup import SlackCredentials
-    from connector.slack_api.errors import SlackCallFailed
+    from connector.setup import Identity, Installation, Installations, SlackCredentials
 
     OpenClient = Callable[[str | None], AsyncWebClient]
     OpenTransport = Callable[[Receive], AbstractAsyncContextManager[SocketMode | HttpServer]]
+    Joined = Callable[[Unattended], AbstractAsyncContextManager[None]]
+    # The open workspaces by their ids, the receiver of payloads, and what suspends the runs.
+    _Served = tuple[Mapping[str, Workspace], Receive, Callable[[], None]]
 
 log = structlog.get_logger(__name__)
 
 # Slack events processed concurrently. Further ones wait in the transport.
 _MAX_CONCURRENT_EVENTS = 100
+# How often a bot's token is read again: another process may have renewed it.
+_TOKEN_EVERY_S = 60.0
 
 
 @dataclass(frozen=True, slots=True)
 class Connection:
-    """The connection to a workspace, for reloads, health checks and metrics."""
+    """The connection to Slack, for reloads, health checks and metrics; `workspaces` are the open ones by their ids."""
 
     transport: SocketMode | HttpServer
-    rate_limiter: RateLimiter
     slots: RunSlots
-    worker_pool: WorkerPool
-    router: Router
-    admitter: Admitter
-    background: BackgroundTasks
-    unattended: Unattended
+    workspaces: Mapping[str, Workspace]
+    settings_of: Callable[[str], WorkspaceSettings]
 
-    def configure(
-        self,
-        instances: Sequence[Instance],
-        channels: Mapping[str, ChannelRules],
-        policy: AccessRules,
-        limits: RunLimits,
-        options: SlackOptions,
-    ) -> None:
-        """Replace settings; see `connected`. An active run keeps its instance."""
-        self.router.configure(instances, channels, options.bots)
-        self.admitter.policy.rules = policy
+    def configure(self, limits: RunLimits) -> None:
+        """Replace the limits, and the settings of each workspace by those that `settings_of` now returns."""
         self.slots.configure(limits)
-        self.background.options = options
+        for team, workspace in self.workspaces.items():
+            workspace.configure(self.settings_of(team))
+
+
+@dataclass(frozen=True, slots=True)
+class _Shared:
+    """What all workspaces share; see `connected`."""
+
+    access: SlackCredentials
+    http: aiohttp.ClientSession
+    settings_of: Callable[[str], WorkspaceSettings]
+    sessions: SessionManager
+    runs: RunService
+    shutdown_grace_s: float
+    budget: RateBudget | None
+    rate_scale: float
+    calls_late_s: float
+    slots: RunSlots
+    tools_grace_s: float | None
+    listeners: Sequence[AddListeners]
+    observer: Observer
+    history: ConversationHistory | None
+    records: PersonalRecords | None
+    workers: Workers | None
+    recipes: Recipes | None
+    schedules: Schedules | None
+    memory: Memory | None
+    joined: Joined
+
+    def open_client(self, token: str | None) -> AsyncWebClient:
+        # The SDK's own retries would send a post twice after a dropped connection.
+        return AsyncWebClient(token, self.access.api_url, session=self.http, retry_handlers=[])
 
 
 @asynccontextmanager
@@ -115,8 +145,11 @@ async def connected(  # noqa: PLR0913 - the composition root of the connector
     recipes: Recipes | None = None,
     schedules: Schedules | None = None,
     memory: Memory | None = None,
+    settings_of: Callable[[str], WorkspaceSettings] | None = None,
+    installations: Installations | None = None,
+    joined: Joined = lambda _: nullcontext(),
 ) -> AsyncIterator[Connection]:
-    """Answer people in the workspace while the context is open.
+    """Answer people in one workspace, or in those of the `installations`, while the context is open.
 
     On exit, accept no more events and hand active runs over within `shutdown_grace_s`. `policy` decides which users may
     use the bot, and where. `budget` is the rate-limit budget shared with other processes; `rate_scale` is a factor on
@@ -126,72 +159,181 @@ async def connected(  # noqa: PLR0913 - the composition root of the connector
     gets reports of runs, stops and calls. `history` branches the logs of conversations for commands.
     `records` are kept of each person; without them there is no Home tab. `workers` are the workers of threads,
     `recipes` those that people can run there, `schedules` those that they make, `memory` what
-    is remembered for each channel.
+    is remembered for each channel. `settings_of` returns the settings of a workspace by its id, in place of
+    `instances`, `channels`, `policy` and `options`. A context of `joined` is open while its workspace is.
 
     Raises:
         ConnectionRefused: at entry, if a token is wrong, Slack is unreachable, or a function of `listeners` fails;
             later, if Slack rejects the app's credentials.
     """
+    settings = WorkspaceSettings(instances, channels or {}, policy or AccessRules(), options)
     # A timeout keeps one unanswered call from blocking the others for minutes. The rate limiter bounds concurrency, not
     # the connection pool: a call that waits for a connection would leave long after its lease was confirmed.
     timeout, connector = aiohttp.ClientTimeout(total=CALLS_LATE_S), aiohttp.TCPConnector(limit=0)
-    async with aiohttp.ClientSession(timeout=timeout, connector=connector) as http:
-        # The SDK's own retries would send a post twice after a dropped connection.
-        open_client = partial(AsyncWebClient, base_url=access.api_url, session=http, retry_handlers=[])
-        web_client = open_client(access.bot_token)
-        async with RateLimiter("") as scheduler:
-            identity = await preflight(access.api_url, SlackClient(web_client, scheduler))
-        async with RateLimiter(identity.team, budget, rate_scale) as scheduler:
-            client, open_transport = (
-                SlackClient(web_client, scheduler, observer),
-                await _transport(access, http, open_client, scheduler),
+    async with aiohttp.ClientSession(timeout=timeout, connector=connector) as http, RateLimiter("") as scheduler:
+        shared = _Shared(
+            access,
+            http,
+            settings_of or (lambda _: settings),
+            sessions,
+            runs,
+            shutdown_grace_s,
+            budget,
+            rate_scale,
+            calls_late_s,
+            RunSlots(limits),
+            tools_grace_s,
+            listeners,
+            observer or Observer(),
+            history,
+            records,
+            workers,
+            recipes,
+            schedules,
+            memory,
+            joined,
+        )
+        served = _one(shared) if installations is None else _installed(shared, installations)
+        open_transport = await _transport(access, http, shared.open_client, scheduler)
+        async with served as (workspaces, receive, suspend), open_transport(receive) as transport:
+            log.info("slack.connected", teams=sorted(workspaces))
+            try:
+                yield Connection(transport, shared.slots, workspaces, shared.settings_of)
+            finally:
+                suspend()
+
+
+@asynccontextmanager
+async def _one(shared: _Shared) -> AsyncIterator[_Served]:
+    """Serve the workspace of the bot's token.
+
+    Raises:
+        ConnectionRefused: as `connected`.
+    """
+    client = shared.open_client(shared.access.bot_token)
+    identity = await _identity(shared, client)
+    async with _workspace(shared, client, identity) as workspace:
+        yield {identity.team: workspace}, workspace.dispatcher.receive, workspace.worker_pool.suspend
+
+
+@asynccontextmanager
+async def _installed(shared: _Shared, installations: Installations) -> AsyncIterator[_Served]:
+    """Serve the workspaces of the installations."""
+
+    async def token(installation: Installation) -> str:
+        try:
+            return await installations.token(installation.id)
+        except NotInstalled as e:
+            raise ConnectionRefused("The app is no longer installed there.") from e
+
+    async def teams_of(installation: Installation) -> list[str]:
+        found: list[str] = []
+        async with RateLimiter(installation.id) as scheduler:
+            client, arguments = SlackClient(shared.open_client(await token(installation)), scheduler), {"limit": "200"}
+            try:
+                while True:
+                    page = await client.call("auth.teams.list", arguments, CallSlot())
+                    found += (str(each["id"]) for each in page["teams"])
+                    arguments["cursor"] = (page.get("response_metadata") or {}).get("next_cursor") or ""
+                    if not arguments["cursor"]:
+                        return found
+            except SlackCallFailed as e:
+                raise ConnectionRefused(f"Slack does not list the workspaces of the organisation ({e}).") from e
+
+    @asynccontextmanager
+    async def open_workspace(installation: Installation, team: str) -> AsyncIterator[Workspace]:
+        client = shared.open_client(await token(installation))
+        identity = replace(await _identity(shared, client), team=team)
+        async with _workspace(shared, client, identity) as workspace:
+            keeping = asyncio.create_task(keep_token(installation, client, workspace))
+            try:
+                yield workspace
+            finally:
+                keeping.cancel()
+
+    async def keep_token(installation: Installation, client: AsyncWebClient, workspace: Workspace) -> None:
+        while True:
+            await asyncio.sleep(_TOKEN_EVERY_S)
+            with error_boundary("installation.token_not_read", installation=installation.id), suppress(NotInstalled):
+                client.token = await installations.token(installation.id)
+                workspace.dispatcher.use_token(client.token)
+
+    async with InstalledWorkspaces(installations, open_workspace, teams_of) as workspaces:
+        yield workspaces.open, workspaces.receive, workspaces.suspend
+
+
+async def _identity(shared: _Shared, client: AsyncWebClient) -> Identity:
+    """Check the token of a client, and return who the bot is.
+
+    Raises:
+        ConnectionRefused: Slack does not accept the token, or cannot be reached.
+    """
+    async with RateLimiter("") as scheduler:
+        return await preflight(shared.access.api_url, SlackClient(client, scheduler))
+
+
+@asynccontextmanager
+async def _workspace(shared: _Shared, web_client: AsyncWebClient, identity: Identity) -> AsyncIterator[Workspace]:
+    """Serve one workspace while the context is open.
+
+    Raises:
+        ConnectionRefused: a function of the listeners fails; on exit: Slack has rejected the bot's token.
+    """
+    settings, runs, team, observer = shared.settings_of(identity.team), shared.runs, identity.team, shared.observer
+    async with RateLimiter(team, shared.budget, shared.rate_scale) as scheduler:
+        client = SlackClient(web_client, scheduler, observer)
+        router = Router(
+            settings.instances,
+            runs,
+            team,
+            identity.user,
+            settings.channels,
+            ChannelTopics(client),
+            settings.options.bots,
+            identity.bot_id,
+        )
+        async with _open(client), BackgroundTasks(client, shared.calls_late_s, options=settings.options) as background:
+            admitter = Admitter(
+                background,
+                router,
+                runs,
+                identity.user,
+                settings.policy,
+                enterprise=identity.enterprise,
+                observer=observer,
+                workers=shared.workers,
             )
-            topics, own = ChannelTopics(client), identity.bot_id
-            router = Router(instances, runs, identity.team, identity.user, channels, topics, options.bots, own)
-            async with _open(client), BackgroundTasks(client, calls_late_s, options=options) as background:
-                admitter = Admitter(
-                    background,
-                    router,
-                    runs,
-                    identity.user,
-                    policy,
-                    enterprise=identity.enterprise,
-                    observer=observer,
-                    workers=workers,
-                )
-                slots, home = RunSlots(limits), None
-                if records is not None:
-                    home = HomeTabs(background, HomeSources(runs, router, records, history, identity.url, schedules))
-                context = WorkspaceContext(
-                    runs,
-                    sessions,
-                    background,
-                    router,
-                    admitter.catch_up,
-                    admitter.stop_in_dm,
-                    admitter.admit_asked,
-                    slots,
-                    observer or Observer(),
-                    history,
-                    records,
-                    home,
-                    workers,
-                    recipes,
-                    schedules,
-                    memory,
-                )
-                async with WorkerPool(context, runs, shutdown_grace_s, tools_grace_s) as worker_pool:
-                    intake = Intake(context, runs, worker_pool, admitter, identity.user)
-                    dispatcher = Dispatcher(open_client(None), access.bot_token, identity, intake)
-                    await dispatcher.add_listeners(listeners)
-                    async with open_transport(dispatcher.receive) as transport:
-                        log.info("slack.connected", team=identity.team, bot_user=identity.user)
-                        try:
-                            unattended = Unattended(runs, router, admitter.policy, background)
-                            parts = slots, worker_pool, router, admitter, background, unattended
-                            yield Connection(transport, scheduler, *parts)
-                        finally:
-                            worker_pool.suspend()
+            home = None
+            if shared.records is not None:
+                sources = HomeSources(runs, router, shared.records, shared.history, identity.url, shared.schedules)
+                home = HomeTabs(background, sources)
+            context = WorkspaceContext(
+                runs,
+                shared.sessions,
+                background,
+                router,
+                admitter.catch_up,
+                admitter.stop_in_dm,
+                admitter.admit_asked,
+                shared.slots,
+                observer,
+                shared.history,
+                shared.records,
+                home,
+                shared.workers,
+                shared.recipes,
+                shared.schedules,
+                shared.memory,
+            )
+            async with WorkerPool(context, runs, shared.shutdown_grace_s, shared.tools_grace_s) as worker_pool:
+                intake = Intake(context, runs, worker_pool, admitter, identity.user)
+                dispatcher = Dispatcher(shared.open_client(None), web_client.token or "", identity, intake)
+                await dispatcher.add_listeners(shared.listeners)
+                unattended = Unattended(runs, router, admitter.policy, background)
+                async with shared.joined(unattended):
+                    log.info("workspace.open", team=team, bot_user=identity.user)
+                    parts = scheduler, worker_pool, router, admitter, background, unattended
+                    yield Workspace(dispatcher, *parts)
 
 
 async def _transport(

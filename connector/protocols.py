@@ -551,11 +551,11 @@ class People(Protocol):
 class RunService(Protocol):
     """Stores inbox entries, and leases each conversation to one process at a time."""
 
-    def watch(self, workspace: str, on_work: Callable[[str], None]) -> None:
+    def watch(self, workspace: str, on_work: Callable[[str], None]) -> Callable[[], None]:
         """Call `on_work(conversation_id)` whenever a conversation of the workspace has work for this process.
 
         That is: a conversation owned by this process has new entries, or a conversation with pending work has no owner.
-        Spurious calls are possible.
+        Spurious calls are possible. Returns a function that ends it.
         """
 
     async def admit(

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from itertools import zip_longest
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from connector.events import ASK, FORK, RERUN, SUMMARISE
 from connector.formatting.content import one_line
@@ -69,11 +69,47 @@ class HttpTransport:
 
 @dataclass(frozen=True, slots=True)
 class SlackCredentials:
-    """Credentials of a workspace. `api_url` ends with a slash, as in `https://slack.com/api/`."""
+    """Credentials of an app. `api_url` ends with a slash, as in `https://slack.com/api/`.
+
+    `bot_token` is that of one workspace; blank: the app has `Installations`.
+    """
 
     bot_token: str = field(repr=False)
     api_url: str
     transport: SocketTransport | HttpTransport
+
+
+@dataclass(frozen=True, slots=True)
+class Installation:
+    """An installation of the app: in one workspace, or with a blank `team` in an organisation (Enterprise Grid)."""
+
+    team: str
+    enterprise: str = ""
+
+    @property
+    def id(self) -> str:
+        return self.team or self.enterprise
+
+
+class NotInstalled(Exception):  # noqa: N818 - a state
+    """The app is no longer installed there."""
+
+
+class Installations(Protocol):
+    """The installations of the app, which people add in their browsers and remove in Slack."""
+
+    async def all(self) -> Sequence[Installation]:
+        """Return the present installations."""
+
+    async def token(self, installation_id: str) -> str:
+        """Return the bot's token, renewed in time.
+
+        Raises:
+            NotInstalled: it was removed.
+        """
+
+    async def end(self, installation_id: str, at_s: float) -> None:
+        """Remove an installation that ended at a time, in seconds since the epoch, unless it is newer."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -328,7 +328,7 @@ def incomplete(summary: RunSummary, waiting: int) -> str:
 
 def waits(place: int, runs: int, bound: str) -> str:
     """Return the status of a run that waits for its slot; `bound` is the limit that keeps it waiting."""
-    whose = {"person": " of yours", "channel": " in this channel"}.get(bound, "")
+    whose = {"person": " of yours", "channel": " in this channel", "workspace": " in this workspace"}.get(bound, "")
     verb = "is" if runs == 1 else "are"
     return f"⏳ Waiting, position {place} in the queue: {counted(runs, 'run')}{whose} {verb} active."
 

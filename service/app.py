@@ -12,7 +12,9 @@ from importlib.metadata import version
 from typing import TYPE_CHECKING
 from uuid import uuid4
 
+import aiohttp
 import structlog
+from slack_sdk.web.async_client import AsyncWebClient
 
 from connector import (
     AccessRules,
@@ -26,6 +28,7 @@ from connector import (
     connected,
 )
 from connector.observer import Observer
+from connector.workspaces import WorkspaceSettings
 from orchestrator_interactive.interactions.stores import retrying
 from orchestrator_interactive.storage.retry import StoreRetryPolicy
 from service.administration.audit import AuditObserver, audit_log
@@ -33,12 +36,11 @@ from service.administration.reload import file_digest, reloading
 from service.administration.retention import Retention
 from service.config.config import store_of
 from service.config.config_errors import ConfigError
-from service.config.credentials import secrets, slack_access
+from service.config.credentials import api_url, client_of, secrets, slack_access
 from service.config.sessions import require_grpc
 from service.config.slack import command_of, pairs_of
 from service.connections.server import serving_connections
 from service.connections.stored import StoredConnections
-from service.connections.vault import Vault
 from service.logging import configure_logging
 from service.notes import Notes
 from service.observe import observing
@@ -61,19 +63,23 @@ from service.store import open_budget, open_log_store, open_run_store
 from service.store.base import thread_of
 from service.store.maintenance import expiring, lines, places, watching_disks
 from service.triggers import serving_triggers
+from service.vault import Vault
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Mapping
+    from collections.abc import AsyncIterator, Callable, Iterable, Mapping
     from typing import Any
 
     from connector import SlackCredentials
     from connector.app import Connection
+    from connector.inbound.unattended import Unattended
     from connector.protocols import RateBudget
     from orchestrator_interactive.interactions.records import Key
     from orchestrator_interactive.interactions.stores import LogStore
     from service.administration.reload import ConfigChange, ConfigFile
     from service.config.config import Environment, ServiceConfig
     from service.config.connections import ConnectionsConfig
+    from service.installations.pages import InstallationPages
+    from service.installations.stored import StoredInstallations
     from service.observe import Observation
     from service.sessions.host import HostFunction
     from service.sessions.remote.client import GrpcSessionManager
@@ -87,6 +93,8 @@ log = structlog.get_logger(__name__)
 # Slack calls in the background, sessions, leases and stores add up to 1.5 s. The second is the limit for the stores.
 _AFTER_RUNS_S = 2.0
 _CLOSED_WITHIN_S = 0.3
+# Time limit of a request to Slack that installs the app or renews a token.
+_SLACK_WITHIN_S = 10.0
 # A process stops taking over conversations when it owns this many more than its limit of concurrent runs.
 _OWNED_BESIDE_RUNS = 300
 # Most characters of the machine's name in the name of a process.
@@ -94,7 +102,7 @@ _MACHINE_CHARS = 40
 
 
 async def serve(config: ServiceConfig, environment: Environment, file: ConfigFile) -> None:
-    """Serve the workspace until SIGINT or SIGTERM, then shut down within `shutdown_grace_s`. SIGHUP reloads the file.
+    """Serve Slack until SIGINT or SIGTERM, then shut down within `shutdown_grace_s`. SIGHUP reloads the file.
 
     Raises:
         ConfigError: a token or a module is missing or invalid.
@@ -105,10 +113,19 @@ async def serve(config: ServiceConfig, environment: Environment, file: ConfigFil
     observe = config.observe.with_listen(environment.amplifier_slack_observe)
     access = await _checked(config, environment, free_mb)
     gc.disable()  # objects created during start-up are long-lived; collecting them is wasted time
-    instances, channels, policy, limits, options = _connector_settings(config)
+    current = [config]  # a reload replaces it
     names = list(config.instances)  # a reload changes them
     url = store_of(config, environment)
     grace_s = config.shutdown_grace_s
+
+    def settings_of(team: str) -> WorkspaceSettings:
+        return _settings(current[0], team)
+
+    def slack_of(team: str | None) -> Unattended | None:
+        workspaces = connection.workspaces
+        found = workspaces.get(team) if team is not None else next(iter(workspaces.values()), None)
+        return None if found is None else found.unattended
+
     async with (
         until_signalled(grace_s) as ended,
         on_hangup() as reload_asked,
@@ -123,16 +140,13 @@ async def serve(config: ServiceConfig, environment: Environment, file: ConfigFil
         _working(config, environment, url, free_mb, observation, observer, record, names) as parts,
         connected(
             access,
-            instances,
+            (),
             parts.sessions,
             parts.runs,
             shutdown_grace_s=max(grace_s - _AFTER_RUNS_S, grace_s / 2),
-            policy=policy,
             budget=parts.budget,
             rate_scale=config.slack.rate_scale,
-            limits=limits,
-            options=options,
-            channels=channels,
+            limits=_limits(config),
             tools_grace_s=config.shutdown_tools_s,
             listeners=config.slack.listeners,
             observer=observer,
@@ -142,15 +156,14 @@ async def serve(config: ServiceConfig, environment: Environment, file: ConfigFil
             recipes=(recipes := ThreadRecipes(config.instances, parts.workers)),
             schedules=parts.schedules,
             memory=parts.memory,
+            settings_of=settings_of,
+            installations=parts.installations,
+            joined=parts.of_workspace,
         ) as connection,
-        firing_schedules(parts.schedules, connection.unattended),
-        serving_triggers(config.triggers, connection.unattended, parts.budget),
-        serving_connections(
-            config.connections, parts.connections, connection.unattended.team, connection.unattended.name_of
-        ),
+        serving_triggers(config.triggers, slack_of, parts.budget),
+        serving_connections(config.connections, parts.connections, slack_of, parts.pages),
     ):
-        parts.slack_tools.connect(connection.unattended)
-        live = _LiveParts(environment, parts.sessions, names, parts.retention, connection, recipes, hidden)
+        live = _LiveParts(environment, parts.sessions, names, parts.retention, connection, recipes, hidden, current)
         observation.health.connection = connection
         gc.freeze()  # exclude start-up objects from later collections, which pause every run
         gc.enable()
@@ -163,7 +176,10 @@ async def serve(config: ServiceConfig, environment: Environment, file: ConfigFil
 
 @dataclass(frozen=True, slots=True)
 class _LiveParts:
-    """The parts of a running service that a reload changes; `hidden` are all secrets so far."""
+    """The parts of a running service that a reload changes.
+
+    `hidden` are all secrets so far; `current` has the configuration.
+    """
 
     environment: Environment
     sessions: Sessions
@@ -172,6 +188,7 @@ class _LiveParts:
     connection: Connection
     recipes: ThreadRecipes
     hidden: dict[str, None]
+    current: list[ServiceConfig]
 
     def apply(self, change: ConfigChange) -> None:
         self.hidden.update(dict.fromkeys(secrets(self.environment, change.config)))
@@ -180,15 +197,21 @@ class _LiveParts:
         self.recipes.instances = change.config.instances
         self.names[:] = change.config.instances
         self.retention.config = change.config.retention
-        self.connection.configure(*_connector_settings(change.config))
+        self.current[0] = change.config
+        self.connection.configure(_limits(change.config))
 
 
-def _connector_settings(
-    config: ServiceConfig,
-) -> tuple[list[Instance], dict[str, ChannelRules], AccessRules, RunLimits, SlackOptions]:
-    """Return the settings of the connector that a reload may change."""
-    slack = config.slack
-    return (
+def _limits(config: ServiceConfig) -> RunLimits:
+    return RunLimits(**config.limits.model_dump())
+
+
+def _settings(config: ServiceConfig, team: str) -> WorkspaceSettings:
+    """Return the settings of a workspace."""
+    rules, slack = config.installations.settings.get(team), config.slack
+    names: Iterable[str] = config.instances
+    if rules is not None:
+        slack, names = rules.over(slack), rules.instances or names
+    return WorkspaceSettings(
         [
             Instance(
                 name,
@@ -199,21 +222,20 @@ def _connector_settings(
                 tuple(each.module.removeprefix("tool-") for each in instance.tools),
                 instance.models,
             )
-            for name, instance in config.instances.items()
+            for name, instance in ((name, config.instances[name]) for name in names)
         ],
         {
             channel: ChannelRules(rules.instance, rules.participation, rules.filter)
             for channel, rules in config.channels.items()
         },
         AccessRules(slack.users, slack.channels, slack.external, slack.guests == "allow"),
-        RunLimits(**config.limits.model_dump()),
         SlackOptions(
             slack.stop_reaction,
             slack.status_interval_s,
             dm_threads=slack.dm == "threads",
             suggested_prompts=pairs_of(slack.suggested_prompts),
             bots=BotRules(slack.bots, slack.bot_exchanges),
-            command=command_of(slack, next(iter(config.instances))),
+            command=command_of(config.slack, next(iter(config.instances))),
             feedback=slack.feedback,
             stream=slack.answers == "stream",
             canvas=slack.long_answers == "canvas",
@@ -226,7 +248,9 @@ def _connector_settings(
 async def _checked(config: ServiceConfig, environment: Environment, free_mb: dict[str, int]) -> SlackCredentials:
     """Check the modules and the tokens; the error names everything that is missing."""
     try:
-        access = slack_access(config.slack, environment, lambda: lines(free_mb))
+        access = slack_access(
+            config.slack, environment, lambda: lines(free_mb), has_installations=config.installations.is_on
+        )
     except ConfigError as e:
         await preflight(config, environment, str(e).splitlines())
         raise
@@ -259,6 +283,15 @@ class _Parts:
     memory: ChannelMemory
     connections: StoredConnections
     slack_tools: SlackTools
+    installations: StoredInstallations | None
+    pages: InstallationPages | None
+
+    @asynccontextmanager
+    async def of_workspace(self, slack: Unattended) -> AsyncIterator[None]:
+        """Fire the schedules of an open workspace, and let `tool-slack` use it."""
+        with self.slack_tools.connected(slack):
+            async with firing_schedules(self.schedules, slack):
+                yield
 
 
 @asynccontextmanager
@@ -277,6 +310,7 @@ async def _working(  # noqa: PLR0913, PLR0917 - the parts of a service
     `names` are those of the instances; they may change.
     """
     retry, workspaces, owner = StoreRetryPolicy(), Workspaces(config.workspace), _owner()
+    vault = _vault(config.connections)
     most_owned = config.limits.runs + _OWNED_BESIDE_RUNS
     async with (
         _stores(url) as (store, logs, budget),
@@ -297,7 +331,7 @@ async def _working(  # noqa: PLR0913, PLR0917 - the parts of a service
                     **(slack_tools := SlackTools()).functions,
                     **(memory := ChannelMemory(store, retry)).functions,
                     **StoredBudgets(store, retry, runs.admit).functions,
-                    **(connections := StoredConnections(store, retry, *_vault(config.connections))).functions,
+                    **(connections := StoredConnections(store, retry, vault, config.connections.public_url)).functions,
                 }
             ),
             observation,
@@ -307,9 +341,46 @@ async def _working(  # noqa: PLR0913, PLR0917 - the parts of a service
         observation.health.store = store
         with notes.offered():
             records = StoredPersonalRecords(store, retry, rules, record)
-            yield _Parts(
-                sessions, runs, budget, retention, records, workers, schedules, memory, connections, slack_tools
-            )
+            more = sessions, runs, budget, retention, records, workers, schedules, memory, connections, slack_tools
+            async with _installing(config, environment, store, retry, vault, names) as (installations, pages):
+                yield _Parts(*more, installations, pages)
+
+
+@asynccontextmanager
+async def _installing(  # noqa: PLR0913, PLR0917 - the parts of a service
+    config: ServiceConfig,
+    environment: Environment,
+    store: RunStore,
+    retry: StoreRetryPolicy,
+    vault: Vault | None,
+    names: list[str],
+) -> AsyncIterator[tuple[StoredInstallations | None, InstallationPages | None]]:
+    """Create the store of installations and their pages; `None` for one workspace, whose token is in the environment.
+
+    Raises:
+        ConfigError: the credentials of the app are missing.
+    """
+    if not config.installations.is_on or vault is None:
+        yield None, None
+        return
+    from service.installations.pages import InstallationPages  # noqa: PLC0415 - most services have one workspace
+    from service.installations.stored import StoredInstallations, StoredStates  # noqa: PLC0415
+
+    client = client_of(environment)
+    async with aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=_SLACK_WITHIN_S)) as http:
+        web = AsyncWebClient(base_url=api_url(environment), session=http)
+        installations = StoredInstallations(store, retry, vault, client, web)
+        states, public_url = StoredStates(store, retry), config.connections.public_url
+        pages = InstallationPages(
+            config.installations,
+            lambda: [config.instances[name].persona.name for name in names if name in config.instances],
+            client,
+            public_url,
+            web,
+            installations,
+            states,
+        )
+        yield installations, pages
 
 
 def _model_of(runs: StoredRuns) -> HostFunction:
@@ -321,16 +392,16 @@ def _model_of(runs: StoredRuns) -> HostFunction:
     return model
 
 
-def _vault(config: ConnectionsConfig) -> tuple[Vault | None, str]:
-    """Return the encryption of accounts, and the public URL, or `None` and blank without keys.
+def _vault(config: ConnectionsConfig) -> Vault | None:
+    """Return the encryption of tokens; `None` without keys.
 
     Raises:
         ConfigError: the library is not installed.
     """
     if not config.keys:
-        return None, ""
+        return None
     try:
-        return Vault({name: key.get_secret_value() for name, key in config.keys.items()}), config.public_url
+        return Vault({name: key.get_secret_value() for name, key in config.keys.items()})
     except ImportError as e:
         raise ConfigError(
             "connections: cryptography is not installed. Install it with `pip install 'amplifier-slack[mcp]'`."

@@ -235,10 +235,21 @@ class StoredRuns:
         if problem := _problem(self._running):
             raise problem
 
-    def watch(self, workspace: str, on_work: Callable[[str], None]) -> None:
-        """Call `on_work(conversation_id)` whenever a conversation of the workspace has work to do."""
-        self._listeners[workspace].append(on_work)
+    def watch(self, workspace: str, on_work: Callable[[str], None]) -> Callable[[], None]:
+        """Call `on_work(conversation_id)` whenever a conversation of the workspace has work to do.
+
+        Returns a function that ends it.
+        """
+        listeners = self._listeners[workspace]
+        listeners.append(on_work)
         self._is_watched.set()
+
+        def end() -> None:
+            listeners.remove(on_work)
+            if not listeners:
+                self._listeners.pop(workspace, None)
+
+        return end
 
     async def admit(
         self, conversation_id: str, entry: InboxEntry, agent: str | None = None, facts: Mapping[str, str] | None = None

@@ -14,6 +14,7 @@ from connector.conversations.worker import ConversationWorker
 from connector.protocols import LeaseLost
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from types import TracebackType
 
     from connector.protocols import RunService
@@ -41,11 +42,15 @@ class WorkerPool:
         self._workers: dict[str, ConversationWorker] = {}
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._again: set[str] = set()
+        self._unwatch: tuple[Callable[[], None], ...] = ()
         self.is_closing = False
 
     async def __aenter__(self) -> Self:
-        self._runs.watch(self._workspace.router.team, self.check_for_work)
-        self._workspace.slots.watch(self.check_for_work)
+        team = self._workspace.router.team
+        self._unwatch = (
+            self._runs.watch(team, self.check_for_work),
+            self._workspace.slots.watch(team, self.check_for_work),
+        )
         return self
 
     async def __aexit__(
@@ -61,6 +66,8 @@ class WorkerPool:
         for task in self._tasks.values():
             task.cancel()
         await self._ended(last_s / 2)
+        for end in self._unwatch:
+            end()
 
     async def _ended(self, within_s: float) -> None:
         if self._tasks:

@@ -111,16 +111,12 @@ class Dispatcher:
     def __init__(self, client: AsyncWebClient, bot_token: str, identity: Identity, intake: Intake) -> None:
         self._client = client
         self._team = identity.team
-        self._authorized = AuthorizeResult(
-            enterprise_id=None,
-            team_id=identity.team,
-            bot_token=bot_token,
-            bot_id=identity.bot_id,
-            bot_user_id=identity.user,
-        )
+        self._identity = identity
+        self.bot_token = bot_token
         # `process_before_response`: an event is acknowledged after its listener returns, when it is stored.
         self._ours = self._app("bolt", client, process_before_response=True)
         self._of_deployment: AsyncApp | None = None
+        self._client_of_deployment = client
 
         async def on_payload(body: dict[str, Any]) -> BoltResponse:
             """Return 200 if the event is stored, else 503, so that Slack delivers it again."""
@@ -167,7 +163,8 @@ class Dispatcher:
             retry_handlers=[AsyncRateLimitErrorRetryHandler(max_retry_count=2)],
         )
         self._of_deployment = self._app("listeners", client)
-        client.token = self._authorized.bot_token  # from now on: an app that begins with a token asks Slack who it is
+        self._client_of_deployment = client
+        client.token = self.bot_token  # from now on: an app that begins with a token asks Slack who it is
         for function in functions:
             try:
                 if inspect.isawaitable(added := function(self._of_deployment)):
@@ -177,6 +174,12 @@ class Dispatcher:
                 raise ConnectionRefused(
                     f"slack.listeners: {name} failed ({type(e).__name__}: {e}). Correct it, or remove it from the list."
                 ) from e
+
+    def use_token(self, bot_token: str) -> None:
+        """Give the bot's new token to the listeners of the deployment."""
+        self.bot_token = bot_token
+        if self._of_deployment is not None:
+            self._client_of_deployment.token = bot_token
 
     async def receive(self, body: dict[str, Any]) -> Reply:
         """Handle a payload; return once it is stored or ignored."""
@@ -213,7 +216,7 @@ class Dispatcher:
         if body.get("type") == "app_rate_limited":
             log.warning("slack.events_limited", team=body.get("team_id"), minute=body.get("minute_rate_limited"))
             return False
-        if (teams := set(_teams(body))) and self._team not in teams:
+        if (teams := set(teams_of(body))) and self._team not in teams:
             log.info("slack.other_team", teams=sorted(teams), type=body.get("type"))
             return False
         # The fields that Bolt requires.
@@ -226,7 +229,10 @@ class Dispatcher:
 
     def _app(self, name: str, client: AsyncWebClient, *, process_before_response: bool = False) -> AsyncApp:
         async def authorize() -> AuthorizeResult:
-            return self._authorized
+            who = self._identity
+            return AuthorizeResult(
+                enterprise_id=None, team_id=who.team, bot_token=self.bot_token, bot_id=who.bot_id, bot_user_id=who.user
+            )
 
         logger = logging.getLogger(f"connector.{name}")
         logger.setLevel(logging.ERROR)  # Bolt warns about each payload without a listener
@@ -335,12 +341,15 @@ def _author(message: SlackMessage, home: str | None, is_shared: bool) -> Actor:
     return Actor(message.user, message.channel, home, is_shared, is_bot=bool(message.bot))
 
 
-def _teams(body: dict[str, Any]) -> Iterator[str]:
-    """Yield the workspaces named in a payload. An event by a foreign user in a shared channel names ours too."""
+def teams_of(body: dict[str, Any]) -> Iterator[str]:
+    """Yield the workspaces named in a payload: that of the installation first, then those of the place and its people.
+
+    An event by a foreign user in a shared channel names ours too.
+    """
     team, user, message = (body.get(name) for name in ("team", "user", "message"))
-    inside = [(team, "id"), (user, "team_id"), (message, "team")]
-    inside += [(each, "team_id") for each in (body, *(body.get("authorizations") or ()))]
-    for where, name in (*inside, (body, "context_team_id")):
+    inside: list[tuple[Any, str]] = [(each, "team_id") for each in (*(body.get("authorizations") or ()), body)]
+    inside += [(body, "context_team_id"), (team, "id"), (user, "team_id"), (message, "team")]
+    for where, name in inside:
         place = where.get(name) if isinstance(where, dict) else None
         if isinstance(place, str) and place.startswith("T"):
             yield place

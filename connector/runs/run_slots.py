@@ -25,9 +25,10 @@ _DUE_IN_S, _REPORTS_PER_S = (5.0, 60.0), 50
 
 @dataclass(frozen=True, slots=True)
 class RunLimits:
-    """Limits on concurrent runs in one process: in total, per channel, and per person."""
+    """Limits on concurrent runs in one process: in total, per workspace (`None`: none), channel and person."""
 
     runs: int = 200
+    runs_per_workspace: int | None = None
     runs_per_channel: int = 50
     runs_per_person: int = 10
 
@@ -44,6 +45,7 @@ class RunSlot:
     """
 
     conversation_id: str
+    workspace: str
     person: str
     channel: str
     order: tuple[bool, float]
@@ -72,17 +74,32 @@ class RunSlots:
         self._shown: set[RunSlot] = set()
         self._running = 0
         self._running_of: Counter[str] = Counter()
+        # By channel, and by workspace.
         self._running_in: Counter[str] = Counter()
-        self._wake: Callable[[str], None] = lambda _: None
+        # By workspace.
+        self._wakes: dict[str, Callable[[str], None]] = {}
 
     def configure(self, limits: RunLimits) -> None:
         """Replace the limits; runs that have a slot keep it."""
         self._limits = limits
         self._grant_next()
 
-    def watch(self, wake: Callable[[str], None]) -> None:
-        """Call `wake(conversation_id)` for a parked conversation that is to be claimed."""
-        self._wake = wake
+    def watch(self, workspace: str, wake: Callable[[str], None]) -> Callable[[], None]:
+        """Call `wake(conversation_id)` for a parked conversation of a workspace that is to be claimed.
+
+        Returns a function that ends it.
+        """
+        self._wakes[workspace] = wake
+        return lambda: self._end(workspace)
+
+    def _end(self, workspace: str) -> None:
+        self._wakes.pop(workspace, None)
+        for slot in [each for each in self._by_conversation.values() if each.workspace == workspace]:
+            self.leave(slot.conversation_id)
+
+    def _wake(self, slot: RunSlot) -> None:
+        if (wake := self._wakes.get(slot.workspace)) is not None:
+            wake(slot.conversation_id)
 
     def enter(self, conversation_id: str, message: SlackMessage, *, is_resumed: bool = False) -> RunSlot:
         """Return the slot of a conversation, or queue it if it has none for the author of this message."""
@@ -93,7 +110,7 @@ class RunSlots:
             slot = None
         if slot is not None:
             return slot
-        slot = RunSlot(conversation_id, person, channel, (not is_resumed, float(message.ts)))
+        slot = RunSlot(conversation_id, message.team, person, channel, (not is_resumed, float(message.ts)))
         if self._has_room(slot):
             self._by_conversation[conversation_id] = slot
             slot.is_shown = True
@@ -113,7 +130,7 @@ class RunSlots:
         if slot.is_granted:
             self._running -= 1
             self._running_of -= Counter((slot.person,))
-            self._running_in -= Counter((slot.channel,))
+            self._running_in -= Counter((slot.channel, slot.workspace))
         else:
             self._dequeue(slot)
         self._grant_next()
@@ -146,6 +163,8 @@ class RunSlots:
             return of_person, "person"
         if (in_channel := self._running_in[slot.channel]) >= self._limits.runs_per_channel:
             return in_channel, "channel"
+        if (in_workspace := self._running_in[slot.workspace]) >= self._most_in_workspace:
+            return in_workspace, "workspace"
         return self._running, "process"
 
     @property
@@ -159,10 +178,15 @@ class RunSlots:
         shortest_s, longest_s = _DUE_IN_S
         return min(max(len(self._by_conversation) / _REPORTS_PER_S, shortest_s), longest_s)
 
+    @property
+    def _most_in_workspace(self) -> int:
+        return self._limits.runs_per_workspace or self._limits.runs
+
     def _has_room(self, slot: RunSlot) -> bool:
         return (
             self._running < self._limits.runs
             and self._running_in[slot.channel] < self._limits.runs_per_channel
+            and self._running_in[slot.workspace] < self._most_in_workspace
             and self._running_of[slot.person] < self._limits.runs_per_person
         )
 
@@ -183,11 +207,12 @@ class RunSlots:
         self._running += 1
         self._running_of[slot.person] += 1
         self._running_in[slot.channel] += 1
+        self._running_in[slot.workspace] += 1
         slot.is_granted = True
         slot.changed.set()
         if not slot.is_shown:
             slot.is_shown = True
-            self._wake(slot.conversation_id)
+            self._wake(slot)
 
     def _dequeue(self, slot: RunSlot) -> None:
         self._shown.discard(slot)
@@ -212,4 +237,4 @@ class RunSlots:
                     break
                 if not slot.is_shown:
                     self._show(slot)
-                    self._wake(slot.conversation_id)
+                    self._wake(slot)

@@ -121,7 +121,7 @@ class WorkspaceReader:
         """Return the profiles of members whose names, titles or e-mail addresses have all the words."""
         wanted = words.casefold().split()
         found: list[Found] = []
-        async for member in self._paged("users.list", {}, "members"):
+        async for member in self._paged("users.list", {"team_id": self._team}, "members"):
             profile = member.get("profile") or {}
             known = [member.get("name"), member.get("real_name"), profile.get("display_name")]
             known += [profile.get("title"), profile.get("email")]
@@ -187,7 +187,7 @@ class WorkspaceReader:
         )
 
     async def _listed(self) -> list[Found]:
-        arguments = {"types": "public_channel,private_channel", "exclude_archived": True}
+        arguments = {"types": "public_channel,private_channel", "exclude_archived": True, "team_id": self._team}
         return [each async for each in self._paged("conversations.list", arguments, "channels")]
 
     async def _info(self, channel: str) -> Found:

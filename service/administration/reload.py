@@ -47,6 +47,7 @@ LIVE_KEYS = (
     "slack.status",
     "slack.max_file_mb",
     "slack.file_timeout_s",
+    "installations.settings",
     "limits",
     "log",
     "retention",

@@ -22,6 +22,7 @@ from pydantic import (
 from connector.protocols import Answers, Participation, Steerers
 from service.config.config_errors import ConfigError, sentence
 from service.config.connections import ConnectionsConfig
+from service.config.installations import InstallationsConfig
 from service.config.observe import ObserveConfig
 from service.config.references import References
 from service.config.section import Section
@@ -299,11 +300,13 @@ class LimitsConfig(Section):
 
     Args:
         runs: in total.
+        runs_per_workspace: in one workspace. Default: as many as in total.
         runs_per_channel: in one channel.
         runs_per_person: started by one person.
     """
 
     runs: int = Field(default=200, ge=1)
+    runs_per_workspace: int | None = Field(default=None, ge=1)
     runs_per_channel: int = Field(default=50, ge=1)
     runs_per_person: int = Field(default=10, ge=1)
 
@@ -349,6 +352,7 @@ class ServiceConfig(Section):
         sessions: agents in another process.
         triggers: other systems that begin or notify conversations over HTTP.
         connections: accounts that people connect for `tool-mcp`.
+        installations: many workspaces, in which people install the app.
         idle_evict_s: time that an idle agent session stays in memory.
         shutdown_grace_s: time limit of a shutdown; most of it is for runs to reach a turn boundary.
         shutdown_tools_s: time for running tools after SIGTERM. Default: `shutdown_grace_s` less 4 s.
@@ -371,6 +375,7 @@ class ServiceConfig(Section):
     sessions: SessionsConfig = SessionsConfig()
     triggers: TriggersConfig = TriggersConfig()
     connections: ConnectionsConfig = ConnectionsConfig()
+    installations: InstallationsConfig = InstallationsConfig()
     idle_evict_s: float = Field(default=900, gt=0, allow_inf_nan=False)
     shutdown_grace_s: float = Field(default=10, ge=0, allow_inf_nan=False)
     shutdown_tools_s: float | None = Field(default=None, ge=0, allow_inf_nan=False)
@@ -389,6 +394,14 @@ class ServiceConfig(Section):
         _require_instances({name: each.instance for name, each in triggers.endpoints.items()}, info)
         return triggers
 
+    @field_validator("installations")
+    @classmethod
+    def _has_agents(cls, installations: InstallationsConfig, info: ValidationInfo) -> InstallationsConfig:
+        for team, rules in installations.settings.items():
+            for name in rules.instances:
+                _require_instances({f"settings.{team}.instances": name}, info)
+        return installations
+
     @field_validator("instances")
     @classmethod
     def _can_be_addressed(cls, instances: dict[str, InstanceConfig]) -> dict[str, InstanceConfig]:
@@ -400,6 +413,20 @@ class ServiceConfig(Section):
                 raise ValueError(f"{seen[name.lower()]} and {name} differ only in case; rename one")
             seen[name.lower()] = name
         return instances
+
+    @model_validator(mode="after")
+    def _workspaces_are_known(self) -> Self:
+        if not self.installations.is_on:
+            return self
+        if self.connections.listen is None:
+            raise ValueError(
+                "`installations` needs `connections`: its address serves the page for installing the app, and its keys "
+                "encrypt the tokens"
+            )
+        for name, trigger in self.triggers.endpoints.items():
+            if trigger.team is None:
+                raise ValueError(f"`triggers.endpoints.{name}.team` is not set; write the id of its workspace")
+        return self
 
     @model_validator(mode="after")
     def _instances_know_channels(self) -> Self:
@@ -424,6 +451,8 @@ class Environment(Section):
     slack_bot_token: SecretStr | None = None
     slack_signing_secret: SecretStr | None = None
     slack_config_token: SecretStr | None = None
+    slack_client_id: str | None = None
+    slack_client_secret: SecretStr | None = None
     slack_api_url: str = "https://slack.com/api/"
     anthropic_api_key: SecretStr | None = None
     openai_api_key: SecretStr | None = None

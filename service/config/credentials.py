@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import unquote, urlsplit
 
 from pydantic import SecretStr
@@ -84,8 +84,12 @@ def passwords(url: str) -> tuple[str, ...]:
     return () if rest.startswith("//") or scheme in _WITHOUT_PASSWORD else (url, scheme)
 
 
-def slack_access(config: SlackConfig, environment: Environment, health: Callable[[], str] = str) -> SlackCredentials:
+def slack_access(
+    config: SlackConfig, environment: Environment, health: Callable[[], str] = str, *, has_installations: bool = False
+) -> SlackCredentials:
     """Read the tokens and the Web API's URL; `health` is passed to `HttpTransport`.
+
+    An app that `has_installations` has a bot's token for each, and none in the environment.
 
     Raises:
         ConfigError: tokens or the URL are missing or invalid; one line for each.
@@ -99,7 +103,9 @@ def slack_access(config: SlackConfig, environment: Environment, health: Callable
             problems.append(str(e))
             return ""
 
-    bot, url = read(bot_token), read(api_url)
+    bot, url = "" if has_installations else read(bot_token), read(api_url)
+    if has_installations:
+        read(lambda given: client_of(given).id)
     transport: SocketTransport | HttpTransport
     if config.transport == "socket":
         transport = SocketTransport(read(app_token))
@@ -128,6 +134,33 @@ def api_url(environment: Environment) -> str:
 
 def bot_token(environment: Environment) -> str:
     return _token("SLACK_BOT_TOKEN", "xoxb-", environment.slack_bot_token)
+
+
+class Client(NamedTuple):
+    """The credentials of the app for installing it."""
+
+    id: str
+    secret: str
+
+
+def client_of(environment: Environment) -> Client:
+    """Return the id and the secret of the app.
+
+    Raises:
+        ConfigError: one is not set, or there is a bot's token too.
+    """
+    if environment.slack_bot_token is not None:
+        raise ConfigError(
+            "SLACK_BOT_TOKEN is the token of one workspace, and `installations` are many. Unset it: each installation "
+            "has its own token."
+        )
+    if not environment.slack_client_id or environment.slack_client_secret is None:
+        missing = "SLACK_CLIENT_SECRET" if environment.slack_client_id else "SLACK_CLIENT_ID"
+        raise ConfigError(
+            f"{missing} is not set: `installations` require it. Copy it from your app's page under Basic Information "
+            "→ App Credentials."
+        )
+    return Client(environment.slack_client_id, environment.slack_client_secret.get_secret_value())
 
 
 def app_token(environment: Environment) -> str:

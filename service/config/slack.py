@@ -20,7 +20,9 @@ class ListenAddress(NamedTuple):
     port: int
 
 
-def _id(pattern: str, kind: str, place: str) -> AfterValidator:
+def checked_id(pattern: str, kind: str, place: str) -> AfterValidator:
+    """Return the check of an id; `kind` and `place` say what it is, and where Slack shows it."""
+
     def check(given: str) -> str:
         if not re.fullmatch(pattern, given):
             raise ValueError(f"must be a {kind}; Slack shows it {place}")
@@ -29,15 +31,19 @@ def _id(pattern: str, kind: str, place: str) -> AfterValidator:
     return AfterValidator(check)
 
 
+WorkspaceId = Annotated[
+    str, checked_id(r"T[A-Z0-9]{2,}", "workspace id such as T012AB3CD", "in the address app.slack.com/client/T…")
+]
 UserId = Annotated[
-    str, _id(r"[UW][A-Z0-9]{2,}", "user id such as U012AB3CD", "in the user's profile under ⋮ → Copy member ID")
+    str, checked_id(r"[UW][A-Z0-9]{2,}", "user id such as U012AB3CD", "in the user's profile under ⋮ → Copy member ID")
 ]
 ChannelId = Annotated[
-    str, _id(r"[CG][A-Z0-9]{2,}", "channel id such as C012AB3CD", "at the end of the channel's details, under About")
+    str,
+    checked_id(r"[CG][A-Z0-9]{2,}", "channel id such as C012AB3CD", "at the end of the channel's details, under About"),
 ]
 BotId = Annotated[
     str,
-    _id(
+    checked_id(
         r"B[A-Z0-9]{2,}",
         "bot id such as B012AB3CD",
         "as `bot_id` in the bot's messages, and the service logs it (bot.not_listed) when the bot mentions the agent",

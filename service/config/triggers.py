@@ -8,7 +8,7 @@ from pydantic import AfterValidator, Field, SecretStr, field_validator, model_va
 
 from connector.events import checked_ts
 from service.config.section import Section
-from service.config.slack import ChannelId, address_of
+from service.config.slack import ChannelId, WorkspaceId, address_of
 
 
 class TriggerConfig(Section):
@@ -16,6 +16,7 @@ class TriggerConfig(Section):
 
     Args:
         secret: with which its requests are signed, at least 16 characters.
+        team: id of its workspace. Default: the only one.
         channel: id of the channel in which it begins threads, and may notify conversations.
         thread: the thread of the channel that gets its messages, by the ts of its first message. Default: each message
             begins a thread.
@@ -27,6 +28,7 @@ class TriggerConfig(Section):
     """
 
     secret: SecretStr = Field(min_length=16)
+    team: WorkspaceId | None = None
     channel: ChannelId
     thread: Annotated[str, AfterValidator(checked_ts)] | None = None
     instance: str | None = None

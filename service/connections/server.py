@@ -7,7 +7,7 @@ import html
 import re
 import secrets
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 from urllib.parse import urlsplit
 
 import structlog
@@ -21,14 +21,24 @@ from service.connections.stored import CALLBACK, LOGIN_S
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable
 
+    from connector.inbound.unattended import Unattended
     from service.config.connections import ConnectionsConfig
     from service.connections.stored import StoredConnections
+
+
+class Pages(Protocol):
+    """Pages of another part of the service at the same address."""
+
+    def add_routes(self, router: web.UrlDispatcher) -> None: ...
+
 
 log = structlog.get_logger(__name__)
 
 _AT_A_TIME = 20
 _ANSWER_WITHIN_S = 5.0
-_COOKIE = "connect"
+_COOKIE, _TEAMS_COOKIE = "connect", "connect_teams"
+# Workspaces of which one browser can have logins at the same time.
+_MOST_TEAMS = 5
 _TEAM = re.compile(r"[A-Z0-9]{1,40}")
 _MOST_CHARS = 4_000
 _HEADERS = {
@@ -44,39 +54,45 @@ class ConnectionServer(BoundedServer):
     """Serves `GET /connect/TEAM/LINK` and `GET /oauth/mcp/callback`.
 
     Args:
-        name_of: returns the name of a person.
+        slack_of: returns the open workspace with an id; `None`: there is none.
+        pages: further pages.
     """
 
     def __init__(
         self,
         config: ConnectionsConfig,
         connections: StoredConnections,
-        team: str,
-        name_of: Callable[[str], Awaitable[str]],
+        slack_of: Callable[[str], Unattended | None],
+        pages: Pages | None = None,
     ) -> None:
         super().__init__(*address_of(config.listen or ""), asyncio.Semaphore(_AT_A_TIME))
         self._stored = connections
-        self._team = team
-        self._name_of = name_of
+        self._slack_of = slack_of
+        self._pages = pages
         self._is_secure = config.public_url.startswith("https:")
 
     def add_routes(self, router: web.UrlDispatcher) -> None:
         """Add the paths of the pages."""
         router.add_get("/connect/{team}/{link}", self._on_link)
         router.add_get(CALLBACK, self._on_callback)
+        if self._pages is not None:
+            self._pages.add_routes(router)
 
     async def _on_link(self, request: web.Request) -> web.Response:
         team, link = request.match_info["team"], request.match_info["link"]
-        if team != self._team or not _TEAM.fullmatch(team) or len(link) > _MOST_CHARS:
+        slack = self._slack_of(team) if _TEAM.fullmatch(team) else None
+        if slack is None or len(link) > _MOST_CHARS:
             return _page(404, _OVER)
         browser = request.cookies.get(_COOKIE) or secrets.token_urlsafe()
-        return await self._answered(lambda: self._shown(team, link, browser))
+        teams = ".".join(dict.fromkeys([team, *_teams_in(request)][:_MOST_TEAMS]))
+        return await self._answered(lambda: self._shown(slack, link, browser, teams))
 
-    async def _shown(self, team: str, link: str, browser: str) -> web.Response:
+    async def _shown(self, slack: Unattended, link: str, browser: str, teams: str) -> web.Response:
+        team = slack.team
         login = await self._stored.login_of_link(team, link)
         if login is None or not await self._stored.open_link(login, browser):
             return _page(410, _OVER)
-        name = await self._name_of(login.person)
+        name = await slack.name_of(login.person)
         host = urlsplit(login.url).hostname or "another site"
         text = (
             f"<p>The agent in Slack asks to use the account of <b>{html.escape(name)}</b> ({html.escape(login.person)})"
@@ -86,9 +102,10 @@ class ConnectionServer(BoundedServer):
             f"{html.escape(host)}</a></p>"
         )
         response = _page(200, text, is_html=True)
-        response.set_cookie(
-            _COOKIE, browser, max_age=int(LOGIN_S), httponly=True, samesite="Lax", secure=self._is_secure
-        )
+        for cookie, value in ((_COOKIE, browser), (_TEAMS_COOKIE, teams)):
+            response.set_cookie(
+                cookie, value, max_age=int(LOGIN_S), httponly=True, samesite="Lax", secure=self._is_secure
+            )
         return response
 
     async def _on_callback(self, request: web.Request) -> web.Response:
@@ -99,11 +116,13 @@ class ConnectionServer(BoundedServer):
         result = {"error": error[:200] or "there is no code"} if error or not code else {"code": code}
         if iss := query.get("iss"):
             result["iss"] = iss[:_MOST_CHARS]
-        return await self._answered(lambda: self._finished(state, browser, result))
+        return await self._answered(lambda: self._finished(_teams_in(request), state, browser, result))
 
-    async def _finished(self, state: str, browser: str, result: dict[str, str]) -> web.Response:
-        login = await self._stored.finish(self._team, state, browser, result)
-        if login is None:
+    async def _finished(self, teams: list[str], state: str, browser: str, result: dict[str, str]) -> web.Response:
+        for team in teams:
+            if (login := await self._stored.finish(team, state, browser, result)) is not None:
+                break
+        else:
             return _page(410, _OVER)
         log.info("connection.returned", server=login.server, person=login.person, success="code" in result)
         if "code" not in result:
@@ -118,6 +137,11 @@ class ConnectionServer(BoundedServer):
             return _page(503, "That did not work just now. Load this page again.")
 
 
+def _teams_in(request: web.Request) -> list[str]:
+    """Return the workspaces in which this browser has opened links, the latest first."""
+    return [each for each in request.cookies.get(_TEAMS_COOKIE, "").split(".") if _TEAM.fullmatch(each)][:_MOST_TEAMS]
+
+
 def _page(status: int, text: str, *, is_html: bool = False) -> web.Response:
     body = text if is_html else f"<p>{html.escape(text)}</p>"
     style = "body{font:18px/1.5 system-ui,sans-serif;max-width:34em;margin:4em auto;padding:0 1em}"
@@ -129,10 +153,10 @@ def _page(status: int, text: str, *, is_html: bool = False) -> web.Response:
 async def serving_connections(
     config: ConnectionsConfig,
     connections: StoredConnections,
-    team: str,
-    name_of: Callable[[str], Awaitable[str]],
+    slack_of: Callable[[str], Unattended | None],
+    pages: Pages | None = None,
 ) -> AsyncIterator[None]:
-    """Serve the pages of logins while the context is open; without an address, do nothing.
+    """Serve the pages of logins and the given ones while the context is open; without an address, do nothing.
 
     Raises:
         ConnectionRefused: the address cannot be used.
@@ -140,6 +164,6 @@ async def serving_connections(
     if config.listen is None:
         yield
         return
-    async with ConnectionServer(config, connections, team, name_of) as server:
+    async with ConnectionServer(config, connections, slack_of, pages) as server:
         log.info("connections.listening", listen=config.listen, port=server.port)
         yield

@@ -10,17 +10,17 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import structlog
 
-from service.connections.vault import Sealed
 from service.store.base import workspace_of
+from service.vault import Sealed
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from orchestrator_interactive.interactions.records import Key
     from orchestrator_interactive.storage.retry import StoreRetryPolicy
-    from service.connections.vault import Vault
     from service.sessions.host import HostFunction
     from service.store.base import RunStore
+    from service.vault import Vault
 
 log = structlog.get_logger(__name__)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter as Counted
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -54,7 +55,10 @@ class Metrics:
         self._tokens = counter("tokens", "Tokens of model calls.", ("kind", "model"))
         self._cost = counter("cost_dollars", "Cost of model calls with a known cost.", ("model",))
         self._calls = counter("slack_calls", "Calls of Slack's Web API.", ("method", "result"))
-        self._rate_left = gauge("rate_budget_left", "Calls that the rate budget grants at once.", ("method",))
+        self._rate_left = gauge(
+            "rate_budget_left", "Calls that the rate budget grants at once; of several, the least.", ("method",)
+        )
+        self._workspaces = gauge("workspaces", "Workspaces that are open in this process.")
         self._inbox_depth = gauge("inbox_depth", "Messages in the inboxes that this process owns.")
         self._leases = counter("leases", "Moves of this process's leases.", ("move",))
         self._loop_lag = gauge("loop_lag_seconds", "Longest delay of the event loop in the last 15 seconds.")
@@ -97,14 +101,19 @@ class Metrics:
         self._loop_lag.set(loop_lag_s)
         if connection is None:
             return
-        active = connection.worker_pool.active_runs()
+        workspaces, active, left = list(connection.workspaces.values()), Counted[str](), dict[str, float]()
+        for workspace in workspaces:
+            active += workspace.worker_pool.active_runs()
+            for method, calls in (await workspace.rate_limiter.left()).items():
+                left[method] = min(left.get(method, calls), calls)
         self._instances |= active.keys()  # a reload may add instances
         for instance in self._instances:
             self._runs_active.labels(instance).set(active[instance])
         self._runs_waiting.set(connection.slots.waiting)
-        self._inbox_depth.set(connection.worker_pool.inbox_depth())
-        for method, left in (await connection.rate_limiter.left()).items():
-            self._rate_left.labels(self._bounded("method", method)).set(left)
+        self._inbox_depth.set(sum(each.worker_pool.inbox_depth() for each in workspaces))
+        self._workspaces.set(len(workspaces))
+        for method, calls in left.items():
+            self._rate_left.labels(self._bounded("method", method)).set(calls)
 
     def _bounded(self, label: str, value: str) -> str:
         known = self._known.setdefault(label, set())

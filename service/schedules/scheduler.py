@@ -167,11 +167,12 @@ async def firing_schedules(
     schedules: StoredSchedules, slack: Unattended, grace_s: float = GRACE_S
 ) -> AsyncIterator[None]:
     """Fire the schedules of a workspace while the context is open; an occurrence older than `grace_s` was missed."""
-    schedules.zone_of = slack.zone_of
+    schedules.zones[slack.team] = slack.zone_of
     task = asyncio.create_task(Scheduler(schedules, slack, grace_s).run())
     try:
         yield
     finally:
+        schedules.zones.pop(slack.team, None)
         task.cancel()
         await asyncio.wait([task])
 

@@ -42,10 +42,6 @@ class Stored(NamedTuple):
     document: Mapping[str, Any]
 
 
-async def in_utc(_user: str) -> str:
-    return "UTC"
-
-
 class StoredSchedules:
     """The schedules of all workspaces, in documents of the run store; implements `connector.schedules.Schedules`.
 
@@ -53,7 +49,7 @@ class StoredSchedules:
         now_s: seconds since the epoch.
 
     Attributes:
-        zone_of: returns the IANA name of a person's time zone.
+        zones: by workspace, a function that returns the IANA name of a person's time zone; without one, it is UTC.
         changed: set when this process adds a schedule.
     """
 
@@ -61,7 +57,7 @@ class StoredSchedules:
         self._store = store
         self._retry = retry
         self.now_s = now_s
-        self.zone_of: Callable[[str], Awaitable[str]] = in_utc
+        self.zones: dict[str, Callable[[str], Awaitable[str]]] = {}
         self.changed = asyncio.Event()
 
     @property
@@ -111,7 +107,7 @@ class StoredSchedules:
             raise ValueError(f"This workspace has {MOST} schedules, and no more are possible: remove one first.")
         if sum(each.user == user and not each.is_over for each in known) >= MOST_OF_PERSON:
             raise ValueError(f"You have {MOST_OF_PERSON} schedules, and no more are possible: remove one first.")
-        zone, now_s = zone or await self.zone_of(user) or "UTC", self.now_s()
+        zone, now_s = zone or (await self.zones[team](user) if team in self.zones else "") or "UTC", self.now_s()
         times, text = await asyncio.to_thread(parse, request, zone, now_s)
         if not text or len(text) > _TEXT_CHARS:
             raise ValueError(f"After the times, write the message to me: 1 to {_TEXT_CHARS} characters.")

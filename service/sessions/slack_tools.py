@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from dataclasses import asdict
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any
@@ -11,10 +12,10 @@ from connector.protocols import Refused
 from connector.runs.workspace_reader import WorkspaceReader
 from connector.slack_api import uploads
 from connector.slack_api.errors import SlackCallFailed
-from service.store.base import thread_of
+from service.store.base import thread_of, workspace_of
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Mapping
+    from collections.abc import Awaitable, Callable, Iterator, Mapping
 
     from connector.inbound.unattended import Unattended
     from orchestrator_interactive.interactions.records import Key
@@ -31,14 +32,17 @@ class SlackTools:
     """
 
     def __init__(self) -> None:
-        self._slack: Unattended | None = None
-        self._reader: WorkspaceReader | None = None
+        # By workspace.
+        self._slack: dict[str, Unattended] = {}
 
-    def connect(self, slack: Unattended) -> None:
-        """Use this connection."""
-        router, background = slack.router, slack.background
-        self._slack = slack
-        self._reader = WorkspaceReader(background.client, background.users, router.team, router.bot_user)
+    @contextmanager
+    def connected(self, slack: Unattended) -> Iterator[None]:
+        """Use the connection to a workspace while the context is open."""
+        self._slack[slack.team] = slack
+        try:
+            yield
+        finally:
+            self._slack.pop(slack.team, None)
 
     @property
     def functions(self) -> dict[str, HostFunction]:
@@ -59,10 +63,13 @@ class SlackTools:
         self, work: Callable[[WorkspaceReader, ThreadAddress, Key, Mapping[str, Any]], Awaitable[dict[str, Any]]]
     ) -> HostFunction:
         async def call(key: Key, arguments: Mapping[str, Any]) -> dict[str, Any]:
-            if self._reader is None:
+            slack = self._slack.get(workspace_of(key.conversation_id))
+            if slack is None:
                 raise ValueError(_NOT_CONNECTED)
+            background, router = slack.background, slack.router
+            reader = WorkspaceReader(background.client, background.users, router.team, router.bot_user)
             try:
-                return await work(self._reader, ThreadAddress.parse(thread_of(key.conversation_id)), key, arguments)
+                return await work(reader, ThreadAddress.parse(thread_of(key.conversation_id)), key, arguments)
             except Refused as e:
                 raise ValueError(str(e)) from e
 
@@ -101,11 +108,10 @@ class SlackTools:
         return {"people": found}
 
     async def _upload(
-        self, _reader: WorkspaceReader, _here: ThreadAddress, _: Key, given: Mapping[str, Any]
+        self, _reader: WorkspaceReader, here: ThreadAddress, _: Key, given: Mapping[str, Any]
     ) -> dict[str, Any]:
         """Return where a file can be uploaded, and its id; it is invisible until the run shares it."""
-        assert self._slack is not None  # noqa: S101 - set with the reader
-        client = self._slack.background.client
+        client = self._slack[here.team].background.client
         try:
             url, file_id = await uploads.begin(client, given["name"], given["size"], given["alt_text"])
         except SlackCallFailed as e:
@@ -116,7 +122,6 @@ class SlackTools:
         self, reader: WorkspaceReader, here: ThreadAddress, key: Key, given: Mapping[str, Any]
     ) -> dict[str, Any]:
         """Store a post; a repeated `call_id` posts nothing again."""
-        assert self._slack is not None  # noqa: S101 - set with the reader
         people = frozenset(given["people"])
         place = await reader.place(given["place"], people, here)
         allowed = {(await reader.place(each, people, here)).channel for each in given["allowed"]}
@@ -125,5 +130,5 @@ class SlackTools:
         there = ThreadAddress(here.team, place.channel, place.thread_ts)
         identity = f"{key.conversation_id} {key.agent_id} {given['call_id']}"
         post_key = f"tool.{sha256(identity.encode()).hexdigest()[:_KEY_CHARS]}"
-        await self._slack.report(there, min(people), post_key, given["text"])
+        await self._slack[here.team].report(there, min(people), post_key, given["text"])
         return {"name": place.name}

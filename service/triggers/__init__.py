@@ -10,7 +10,7 @@ import structlog
 from connector.slack_api.rate_limiter import LocalRateBudget
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Callable
 
     from connector.inbound.unattended import Unattended
     from connector.protocols import RateBudget
@@ -20,10 +20,12 @@ log = structlog.get_logger(__name__)
 
 
 @asynccontextmanager
-async def serving_triggers(config: TriggersConfig, slack: Unattended, budget: RateBudget | None) -> AsyncIterator[None]:
+async def serving_triggers(
+    config: TriggersConfig, slack_of: Callable[[str | None], Unattended | None], budget: RateBudget | None
+) -> AsyncIterator[None]:
     """Serve the triggers of a configuration while the context is open; without any, do nothing.
 
-    `budget` is shared with other replicas.
+    `slack_of` is as in `TriggerServer`; `budget` is shared with other replicas.
 
     Raises:
         ConnectionRefused: the address cannot be used.
@@ -34,6 +36,6 @@ async def serving_triggers(config: TriggersConfig, slack: Unattended, budget: Ra
     # Imported here, so that a service without triggers starts faster.
     from service.triggers.server import TriggerServer  # noqa: PLC0415
 
-    async with TriggerServer(config, slack, budget or LocalRateBudget()) as server:
+    async with TriggerServer(config, slack_of, budget or LocalRateBudget()) as server:
         log.info("triggers.listening", listen=config.listen, port=server.port, triggers=list(config.endpoints))
         yield

@@ -47,6 +47,7 @@ class TriggerServer(BoundedServer):
     """Serves `POST /triggers/NAME`.
 
     Args:
+        slack_of: returns the open workspace with an id, or with `None` the only one; `None`: it is not open.
         budget: counts the requests of all replicas.
         now_s: seconds since the epoch.
     """
@@ -54,7 +55,7 @@ class TriggerServer(BoundedServer):
     def __init__(
         self,
         config: TriggersConfig,
-        slack: Unattended,
+        slack_of: Callable[[str | None], Unattended | None],
         budget: RateBudget,
         *,
         answer_within_s: float = _ANSWER_WITHIN_S,
@@ -62,7 +63,7 @@ class TriggerServer(BoundedServer):
     ) -> None:
         super().__init__(*address_of(config.listen or ""), asyncio.Semaphore(_AT_A_TIME))
         self._triggers = config.endpoints
-        self._slack = slack
+        self._slack_of = slack_of
         self._budget = budget
         self._answer_within_s = answer_within_s
         self._now_s = now_s
@@ -87,12 +88,16 @@ class TriggerServer(BoundedServer):
             log.warning("trigger.refused", trigger=name, why=flaw, remote=request.remote)
             return _answer(401, problem="The request is not signed with the secret of this trigger, or too old.")
         with self._connections.serving(request.protocol):
-            return await self._accepted(name, trigger, request, raw)
+            if (slack := self._slack_of(trigger.team)) is None:
+                return _answer(503, _RETRY_AFTER_S, problem="The workspace is not connected. Send the request again.")
+            return await self._accepted(slack, name, trigger, request, raw)
 
-    async def _accepted(self, name: str, trigger: TriggerConfig, request: web.Request, raw: bytes) -> web.Response:
+    async def _accepted(
+        self, slack: Unattended, name: str, trigger: TriggerConfig, request: web.Request, raw: bytes
+    ) -> web.Response:
         """Answer a verified request."""
         limit = Limit(trigger.per_minute, trigger.per_minute / 60)
-        if wait_s := await self._budget.take(f"{self._slack.team}:trigger:{name}", limit):
+        if wait_s := await self._budget.take(f"{slack.team}:trigger:{name}", limit):
             return _answer(429, math.ceil(wait_s), problem=f"At most {trigger.per_minute} requests a minute.")
         if request.headers.get("X-GitHub-Event") == "ping":
             return _answer(200, pong=True)
@@ -103,39 +108,41 @@ class TriggerServer(BoundedServer):
             async with asyncio.timeout(self._answer_within_s):
                 conversation = str(body.get("conversation") or "")
                 if conversation:
-                    return await self.handled(lambda: self._notify(name, trigger, conversation, text, key))
-                return await self.handled(lambda: self._begin(name, trigger, text, key))
+                    return await self.handled(lambda: self._notify(slack, name, trigger, conversation, text, key))
+                return await self.handled(lambda: self._begin(slack, name, trigger, text, key))
         except (Malformed, TemplateError, ValueError) as e:
             return _answer(422, problem=str(e))
         except (TimeoutError, StoreError):
             log.warning("trigger.not_stored", trigger=name)
             return _answer(503, _RETRY_AFTER_S, problem="The store does not answer. Send the request again.")
 
-    async def _begin(self, name: str, trigger: TriggerConfig, text: str, key: str) -> web.Response:
+    async def _begin(self, slack: Unattended, name: str, trigger: TriggerConfig, text: str, key: str) -> web.Response:
         """Give the text to an agent, in a new thread or in that of the trigger."""
-        place = ThreadAddress(self._slack.team, trigger.channel, trigger.thread)
-        instance = trigger.instance or await self._slack.instance_at(place)
+        place = ThreadAddress(slack.team, trigger.channel, trigger.thread)
+        instance = trigger.instance or await slack.instance_at(place)
         prompt = "\n".join(filter(None, (f"[Trigger {name}]", trigger.instructions, _DATA, _quoted(text))))
         shown = f"🔔 {name}: {one_line(text, _SHOWN_CHARS)}"
-        is_new = await self._slack.begin(place, _USER, instance, key, prompt=prompt, shown=shown, app=name)
+        is_new = await slack.begin(place, _USER, instance, key, prompt=prompt, shown=shown, app=name)
         return self._stored(name, key, place, is_new=is_new)
 
-    async def _notify(self, name: str, trigger: TriggerConfig, conversation: str, text: str, key: str) -> web.Response:
+    async def _notify(  # noqa: PLR0913, PLR0917 - the parts of a note
+        self, slack: Unattended, name: str, trigger: TriggerConfig, conversation: str, text: str, key: str
+    ) -> web.Response:
         """Post the text as a note in a conversation, whose next run reads it.
 
         Raises:
             ValueError: the trigger may not write there, or no agent takes part.
         """
         place = ThreadAddress.parse(conversation)
-        if (place.team, place.channel) != (self._slack.team, trigger.channel):
+        if (place.team, place.channel) != (slack.team, trigger.channel):
             raise ValueError("conversation: this trigger may only notify conversations in its channel.")
-        instance = (await self._slack.runs.thread_of(conversation)).agent
+        instance = (await slack.runs.thread_of(conversation)).agent
         if instance is None:
             raise ValueError("conversation: no agent takes part in it.")
         stored: list[bool] = []
 
         async def admit(conversation_id: str, entry: InboxEntry) -> None:
-            stored.append(await self._slack.runs.admit(conversation_id, entry))
+            stored.append(await slack.runs.admit(conversation_id, entry))
 
         head = f"{name}: {_DATA}\n"
         note = f"{head}{_quoted(text)}"[:MAX_CHARS]

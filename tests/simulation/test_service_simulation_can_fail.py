@@ -445,7 +445,8 @@ async def never_answer(*_given, **_options):
 
 def watch_every_workspace(self, workspace, work):
     for each in (workspace, OTHER_TEAM):
-        StoredRuns.watch(self, each, work)
+        end = StoredRuns.watch(self, each, work)
+    return end
 
 
 def repeatable(self, agents, conversation, name, *, is_side_effect_free):

@@ -24,7 +24,7 @@ class Queue:
         self.notified: list[str] = []
         self.granted: list[str] = []
         self.requested: dict[str, RunSlot] = {}
-        self.slots.watch(self.notified.append)
+        self.slots.watch("T1", self.notified.append)
         self._written = 0
 
     def ask(self, person: str, channel: str = "C1", *, is_resumed: bool = False) -> str:

@@ -9,6 +9,7 @@ import os
 import re
 import socket
 from contextlib import AsyncExitStack, aclosing
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -28,9 +29,9 @@ from service.administration.people import erase, messages_of
 from service.config.connections import ConnectionsConfig
 from service.connections.server import ConnectionServer
 from service.connections.stored import StoredConnections
-from service.connections.vault import Sealed, Vault
 from service.sessions.people import SessionPeople
 from service.store import open_log_store, open_run_store
+from service.vault import Sealed, Vault
 
 TEAM = "T1"
 KEY = Key(f"{TEAM}:C1:1700000000.000100", "alpha")
@@ -135,6 +136,16 @@ class Session:
         return str(found)
 
 
+@dataclass(frozen=True)
+class Slack:
+    """An open workspace, as far as the pages of logins need it."""
+
+    team: str
+
+    async def name_of(self, user: str) -> str:
+        return {"UADA": "Ada <b>", "UBOB": "Bob"}[user]
+
+
 async def page_of(browser: aiohttp.ClientSession, link: str) -> tuple[int, str]:
     async with browser.get(link) as response:
         return response.status, await response.text()
@@ -163,13 +174,10 @@ def _forget_listings():
 
 @pytest.fixture
 async def house(stack, tmp_path):
-    async def name_of(user: str) -> str:
-        return {"UADA": "Ada <b>", "UBOB": "Bob"}[user]
-
     server = await stack.enter_async_context(OAuthServer())
     store = await stack.enter_async_context(aclosing(await open_run_store(f"sqlite:{tmp_path}/runs.db")))
     house = House(stack, server, store, {"k1": new_key()})
-    await stack.enter_async_context(ConnectionServer(house.config, house.connections, TEAM, name_of))
+    await stack.enter_async_context(ConnectionServer(house.config, house.connections, {TEAM: Slack(TEAM)}.get))
     return house
 
 

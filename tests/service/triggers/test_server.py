@@ -63,7 +63,9 @@ def serving(store):
     async def serving(of_store=None, answer_within_s=5.0, **changes):
         config = TriggersConfig(listen="127.0.0.1:1", endpoints={"ci": {**CI, **changes}})
         slack = OfflineSlack.of(of_store or store, lambda: NOW_S)
-        server = TriggerServer(config, slack, LocalRateBudget(), answer_within_s=answer_within_s, now_s=lambda: NOW_S)
+        server = TriggerServer(
+            config, lambda _: slack, LocalRateBudget(), answer_within_s=answer_within_s, now_s=lambda: NOW_S
+        )
         server.port = 0
         async with server, aiohttp.ClientSession() as http:
             yield Sender(http, server.port)

@@ -38,6 +38,10 @@ class Vault:
         sealed = nonce + cipher.encrypt(nonce, json.dumps(value).encode(), place.encode())
         return f"{name}.{base64.b64encode(sealed).decode()}"
 
+    def is_current(self, text: str) -> bool:
+        """Return whether a value is encrypted with the first key."""
+        return text.partition(".")[0] == next(iter(self._ciphers))
+
     def open(self, text: str, place: str) -> Any:
         """Return an encrypted value.
 

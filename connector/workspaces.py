@@ -1,0 +1,258 @@
+"""The workspaces of one service: the parts of each, and those in which the app is installed."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Self
+
+import structlog
+
+from connector.inbound.access_policy import LatestEntries
+from connector.inbound.dispatcher import DONE, NOT_NOW, Reply, teams_of
+from connector.setup import ConnectionRefused
+from connector.slack_api.errors import Backoff, error_boundary
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Mapping, Sequence
+    from contextlib import AbstractAsyncContextManager
+    from types import TracebackType
+
+    from connector.conversations.worker_pool import WorkerPool
+    from connector.inbound.access_policy import AccessRules
+    from connector.inbound.admission import Admitter
+    from connector.inbound.dispatcher import Dispatcher
+    from connector.inbound.unattended import Unattended
+    from connector.protocols import ChannelRules, Instance, SlackOptions
+    from connector.routing import Router
+    from connector.runs.background_tasks import BackgroundTasks
+    from connector.setup import Installation, Installations
+    from connector.slack_api.rate_limiter import RateLimiter
+
+    OpenWorkspace = Callable[[Installation, str], AbstractAsyncContextManager["Workspace"]]
+    TeamsOf = Callable[[Installation], Awaitable[Sequence[str]]]
+
+log = structlog.get_logger(__name__)
+
+# Longest time until an installation that another process has stored is seen.
+_LOOK_EVERY_S = 15.0
+# How long an unknown workspace is not looked for again.
+_UNKNOWN_S = 5.0
+_MOST_UNKNOWN = 1_000
+_RETRY = Backoff(1.0, 60.0, jitter=0.5)
+# Events by which Slack ends an installation.
+_UNINSTALLED, _REVOKED = "app_uninstalled", "tokens_revoked"
+# Events about the workspaces of an organisation.
+_GRANTED, _WITHDRAWN = "team_access_granted", "team_access_revoked"
+
+
+@dataclass(frozen=True, slots=True)
+class WorkspaceSettings:
+    """The settings of one workspace, which a reload may change; see `connected`."""
+
+    instances: Sequence[Instance]
+    channels: Mapping[str, ChannelRules]
+    policy: AccessRules
+    options: SlackOptions
+
+
+@dataclass(frozen=True, slots=True)
+class Workspace:
+    """The parts that serve one workspace, for reloads, health checks and metrics."""
+
+    dispatcher: Dispatcher
+    rate_limiter: RateLimiter
+    worker_pool: WorkerPool
+    router: Router
+    admitter: Admitter
+    background: BackgroundTasks
+    unattended: Unattended
+
+    def configure(self, settings: WorkspaceSettings) -> None:
+        """Replace settings; an active run keeps its instance."""
+        self.router.configure(settings.instances, settings.channels, settings.options.bots)
+        self.admitter.policy.rules = settings.policy
+        self.background.options = settings.options
+
+
+@dataclass(slots=True)
+class _Life:
+    """The time in which a workspace is served. `over` ends it."""
+
+    installation: Installation
+    over: asyncio.Event = field(default_factory=asyncio.Event)
+    task: asyncio.Task[None] | None = None
+
+
+class InstalledWorkspaces:
+    """Serves every workspace in which the app is installed while the context is open. What fails in one stays there.
+
+    A workspace whose token Slack refuses is opened again later, until its installation ends.
+
+    Args:
+        open_workspace: serves one workspace while its context is open.
+        teams_of: asks Slack for the workspaces of an organisation in which the app is installed.
+    """
+
+    def __init__(self, installations: Installations, open_workspace: OpenWorkspace, teams_of: TeamsOf) -> None:
+        self.open: dict[str, Workspace] = {}
+        self._installations = installations
+        self._open_workspace = open_workspace
+        self._teams_of = teams_of
+        self._lives: dict[str, _Life] = {}
+        # The known workspaces of each organisation.
+        self._granted: dict[str, set[str]] = {}
+        self._unknown: LatestEntries[float] = LatestEntries(_MOST_UNKNOWN)
+        self._looking = asyncio.Lock()
+        self._has_changed = asyncio.Event()
+        self._watching: asyncio.Task[None] | None = None
+
+    async def __aenter__(self) -> Self:
+        """Begin to open the workspaces; Slack delivers events again that arrive too early.
+
+        Raises:
+            StoreError: the installations cannot be read.
+        """
+        await self._look()
+        self._watching = asyncio.create_task(self._watch())
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._watching is not None:
+            self._watching.cancel()
+            await asyncio.wait([self._watching])
+        lives = list(self._lives.values())
+        for life in lives:
+            life.over.set()
+        if tasks := [life.task for life in lives if life.task is not None]:
+            await asyncio.wait(tasks)
+
+    def suspend(self) -> None:
+        """Claim no more conversations, and suspend the active runs."""
+        for workspace in self.open.values():
+            workspace.worker_pool.suspend()
+
+    async def receive(self, body: dict[str, Any]) -> Reply:
+        """Handle a payload in its workspace; one for an unknown workspace is ignored."""
+        event = body.get("event")
+        if isinstance(event, dict) and event.get("type") in (_UNINSTALLED, _REVOKED, _GRANTED, _WITHDRAWN):
+            with error_boundary("installation.not_changed", slack_event=event["type"]):
+                await self._change(event, body)
+                return DONE
+            return NOT_NOW
+        teams = list(dict.fromkeys(teams_of(body)))
+        if not self._known(teams):
+            with error_boundary("installations.not_read"):
+                await self._look_for(teams, _enterprise_of(body))
+        match self._known(teams):
+            case [team, *_] if team in self.open:
+                return await self.open[team].dispatcher.receive(body)
+            case []:
+                log.info("slack.other_team", teams=teams, type=body.get("type"))
+                return DONE
+        return NOT_NOW
+
+    def _known(self, teams: Sequence[str]) -> list[str]:
+        """Return those of the workspaces that are served, the open ones first."""
+        return sorted((team for team in teams if team in self._lives), key=lambda team: team not in self.open)
+
+    async def _change(self, event: dict[str, Any], body: dict[str, Any]) -> None:
+        """Follow an event about installations.
+
+        Raises:
+            StoreError: it cannot be stored.
+        """
+        kind, enterprise = event["type"], _enterprise_of(body)
+        if kind in (_GRANTED, _WITHDRAWN):
+            teams, known = set(event.get("team_ids") or ()), self._granted.setdefault(enterprise, set())
+            self._granted[enterprise] = known | teams if kind == _GRANTED else known - teams
+        elif kind == _UNINSTALLED or (event.get("tokens") or {}).get("bot"):
+            ended = enterprise or next(iter(teams_of(body)), "")
+            log.info("installation.ended", installation=ended, slack_event=kind)
+            await self._installations.end(ended, float(body.get("event_time") or time.time()))
+        await self._look()
+
+    async def _look_for(self, teams: Sequence[str], enterprise: str) -> None:
+        """Look for the installation of an unknown workspace, which may be new."""
+        now_s, name = asyncio.get_running_loop().time(), (teams or ["nowhere"])[0]
+        if now_s - self._unknown.get(name, -_UNKNOWN_S) < _UNKNOWN_S:
+            return
+        self._unknown[name] = now_s
+        if enterprise in self._granted and teams:
+            self._granted[enterprise].add(teams[0])
+        await self._look()
+
+    async def _watch(self) -> None:
+        while True:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(_LOOK_EVERY_S):
+                    await self._has_changed.wait()
+            self._has_changed.clear()
+            with error_boundary("installations.not_read"):
+                await self._look()
+
+    async def _look(self) -> None:
+        """Begin to serve the workspaces of new installations, and stop to serve those of ended ones.
+
+        Raises:
+            StoreError: the installations cannot be read.
+        """
+        async with self._looking:
+            wanted: dict[str, Installation] = {}
+            for each in await self._installations.all():
+                # The installation in a workspace counts before that in its organisation.
+                wanted |= {team: each for team in await self._of(each) if each.team or team not in wanted}
+            for team, life in list(self._lives.items()):
+                if wanted.get(team) != life.installation:
+                    life.over.set()
+            for team, installation in wanted.items():
+                if team not in self._lives:
+                    life = self._lives[team] = _Life(installation)
+                    life.task = asyncio.create_task(self._live(team, life))
+
+    async def _of(self, installation: Installation) -> Sequence[str]:
+        """Return the workspaces of an installation."""
+        if installation.team:
+            return [installation.team]
+        if installation.id not in self._granted:
+            try:
+                self._granted[installation.id] = set(await self._teams_of(installation))
+            except ConnectionRefused as e:
+                log.error("installation.refused", installation=installation.id, problem=str(e))  # noqa: TRY400 - the message gives the reason
+        return sorted(self._granted.get(installation.id, ()))
+
+    async def _live(self, team: str, life: _Life) -> None:
+        """Serve a workspace until its life is over."""
+        failures = 0
+        try:
+            while not life.over.is_set():
+                try:
+                    async with self._open_workspace(life.installation, team) as workspace:
+                        self.open[team] = workspace
+                        failures = 0
+                        await life.over.wait()
+                except ConnectionRefused as e:
+                    log.error("workspace.refused", team=team, problem=str(e))  # noqa: TRY400 - the message gives the reason
+                except Exception:  # a Slack handler's border: the other workspaces go on
+                    log.exception("workspace.failed", team=team)
+                finally:
+                    self.open.pop(team, None)
+                failures += 1
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(_RETRY.delay_s(failures)):
+                        await life.over.wait()
+        finally:
+            self._lives.pop(team, None)
+            self._has_changed.set()  # there may be a new installation
+
+
+def _enterprise_of(body: dict[str, Any]) -> str:
+    """Return the organisation in which the app of a payload is installed; blank: it is installed in a workspace."""
+    for each in (*(body.get("authorizations") or ()), body):
+        if isinstance(each, dict) and each.get("is_enterprise_install") is True:
+            return str(each.get("enterprise_id") or (each.get("enterprise") or {}).get("id") or "")
+    return ""

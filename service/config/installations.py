@@ -1,0 +1,67 @@
+"""The section `installations`: one service for many workspaces, in which people install the app in their browsers."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from service.config.section import Section
+from service.config.slack import BotId, ChannelId, SlackConfig, UserId, WorkspaceId, checked_id
+
+_AnyId = Annotated[
+    str,
+    checked_id(
+        r"[TE][A-Z0-9]{2,}",
+        "id of a workspace or an organisation, such as T012AB3CD or E012AB3CD",
+        "in the address app.slack.com/client/T… or E…",
+    ),
+]
+
+
+class WorkspaceRules(Section):
+    """Settings of one workspace, in place of those in `slack`.
+
+    Args:
+        instances: names of the agents there; the first one is the default. Default: all.
+        users: ids of the users that have access.
+        channels: ids of the channels in which the bot answers.
+        external: whether users of other workspaces have access in shared channels.
+        guests: whether guests of the workspace have access.
+        bots: ids of other bots that are answered.
+        bot_exchanges: most messages of bots that are answered in a thread before a person writes to the agent.
+    """
+
+    instances: tuple[str, ...] = ()
+    users: frozenset[UserId] | None = Field(default=None, min_length=1)
+    channels: frozenset[ChannelId] | None = Field(default=None, min_length=1)
+    external: bool = False
+    guests: Literal["allow", "deny"] = "allow"
+    bots: frozenset[BotId] = frozenset()
+    bot_exchanges: int = Field(default=3, ge=1, le=100)
+
+    def over(self, slack: SlackConfig) -> SlackConfig:
+        """Return the settings of Slack with those that are given here."""
+        given = {name: getattr(self, name) for name in self.model_fields_set - {"instances"}}
+        return slack.model_copy(update=given)
+
+
+class InstallationsConfig(Section):
+    """Many workspaces, in each of which someone installs the app.
+
+    Args:
+        allow: ids of the workspaces and organisations that may install the app, or `any`. Default: no one; the service
+            serves the workspace of SLACK_BOT_TOKEN.
+        settings: settings of workspaces by their ids.
+    """
+
+    allow: Literal["any"] | frozenset[_AnyId] | None = Field(default=None)
+    settings: dict[WorkspaceId, WorkspaceRules] = Field(default_factory=dict)
+
+    @property
+    def is_on(self) -> bool:
+        return self.allow is not None
+
+    def may_install(self, *ids: str) -> bool:
+        """Return whether one of these ids, of a workspace and its organisation, may install the app."""
+        return self.allow is not None and (self.allow == "any" or not self.allow.isdisjoint(ids))

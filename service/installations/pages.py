@@ -1,0 +1,174 @@
+"""The pages on which people install the app, with slack-bolt's OAuth flow."""
+
+from __future__ import annotations
+
+import html
+import logging
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+
+import structlog
+from slack_bolt.adapter.aiohttp import to_aiohttp_response, to_bolt_request
+from slack_bolt.error import BoltError
+from slack_bolt.oauth.async_callback_options import AsyncCallbackOptions
+from slack_bolt.oauth.async_oauth_flow import AsyncOAuthFlow
+from slack_bolt.oauth.async_oauth_settings import AsyncOAuthSettings
+from slack_bolt.response import BoltResponse
+from slack_sdk.errors import SlackApiError
+
+from connector.setup import BOT_SCOPES
+from service.installations.stored import STATE_S
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from aiohttp import web
+    from slack_bolt.oauth.async_callback_options import AsyncFailureArgs, AsyncSuccessArgs
+    from slack_bolt.request.async_request import AsyncBoltRequest
+    from slack_sdk.oauth.installation_store import Installation
+    from slack_sdk.web.async_client import AsyncWebClient
+
+    from service.config.credentials import Client
+    from service.config.installations import InstallationsConfig
+    from service.installations.stored import StoredInstallations, StoredStates
+
+log = structlog.get_logger(__name__)
+
+INSTALL, RETURN = "/slack/install", "/slack/oauth_redirect"
+_STYLE = "body{font:18px/1.5 system-ui,sans-serif;max-width:34em;margin:4em auto;padding:0 1em}"
+_BUTTON = (
+    "display:inline-block;padding:.6em 1.2em;border-radius:.4em;background:#4a154b;color:#fff;text-decoration:none"
+)
+_HEADERS = {
+    "Content-Type": "text/html; charset=utf-8",
+    "Content-Security-Policy": "default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'none'",
+    "Referrer-Policy": "no-referrer",
+    "Cache-Control": "no-store",
+    "X-Content-Type-Options": "nosniff",
+}
+_PROBLEMS = {
+    "access_denied": "Nothing was installed: you did not allow it.",
+    "invalid_browser": "This page belongs to another browser, or its cookie is gone.",
+    "invalid_state": "This installation is over: it was used, or more than ten minutes have passed.",
+}
+_AGAIN = f"<p><a href='{INSTALL}'>Begin again</a></p>"
+
+
+class NotAllowed(BoltError):  # noqa: N818 - a state
+    """This workspace may not install the app."""
+
+
+class InstallationPages:
+    """Serves `GET /slack/install`, and the page to which Slack returns.
+
+    Args:
+        names: returns the names of the agents.
+        web: a client of the Web API without a token.
+    """
+
+    def __init__(  # noqa: PLR0913, PLR0917 - the parts of the flow
+        self,
+        config: InstallationsConfig,
+        names: Callable[[], list[str]],
+        client: Client,
+        public_url: str,
+        web: AsyncWebClient,
+        installations: StoredInstallations,
+        states: StoredStates,
+    ) -> None:
+        site = urlsplit(web.base_url)
+        settings = AsyncOAuthSettings(
+            client_id=client.id,
+            client_secret=client.secret,
+            scopes=[each.name for each in BOT_SCOPES],
+            redirect_uri=f"{public_url}{RETURN}",
+            install_path=INSTALL,
+            redirect_uri_path=RETURN,
+            callback_options=AsyncCallbackOptions(self._on_success, self._on_failure),
+            authorization_url=f"{site.scheme}://{site.netloc}/oauth/v2/authorize",
+            installation_store=installations,
+            state_store=states,
+            state_expiration_seconds=int(STATE_S),
+        )
+        self._flow = _Flow(config, names, web, settings)
+
+    def add_routes(self, router: web.UrlDispatcher) -> None:
+        """Add the paths of the pages."""
+        router.add_get(INSTALL, self._on_install)
+        router.add_get(RETURN, self._on_return)
+
+    async def _on_install(self, request: web.Request) -> web.Response:
+        return await to_aiohttp_response(await self._flow.handle_installation(await to_bolt_request(request)))
+
+    async def _on_return(self, request: web.Request) -> web.Response:
+        return await to_aiohttp_response(await self._flow.handle_callback(await to_bolt_request(request)))
+
+    async def _on_success(self, args: AsyncSuccessArgs) -> BoltResponse:
+        found = args.installation
+        is_of_org = bool(found.is_enterprise_install)
+        place = (found.enterprise_name if is_of_org else found.team_name) or found.enterprise_id or found.team_id
+        log.info("installation.stored", installation=found.enterprise_id if is_of_org else found.team_id)
+        more = f"In Slack, invite it to a channel: <code>/invite &lt;@{html.escape(str(found.bot_user_id))}&gt;</code>."
+        if is_of_org:
+            manage = f"https://app.slack.com/manage/{found.enterprise_id}/integrations/profile/{found.app_id}"
+            more = f"Now <a href='{html.escape(manage)}/workspaces/add'>choose the workspaces</a> that may use it."
+        return _page(200, f"<h1>Installed in {html.escape(str(place))}</h1><p>{more}</p>")
+
+    async def _on_failure(self, args: AsyncFailureArgs) -> BoltResponse:
+        if isinstance(args.error, NotAllowed):
+            return _page(403, f"<h1>Not installed</h1><p>{html.escape(str(args.error))}</p>")
+        log.info("installation.failed", reason=args.reason)
+        text = _PROBLEMS.get(args.reason, f"Slack did not complete the installation ({html.escape(args.reason)}).")
+        return _page(args.suggested_status_code, f"<h1>Not installed</h1><p>{text}</p>{_AGAIN}")
+
+
+class _Flow(AsyncOAuthFlow):
+    """Bolt's flow, with our page, and only for workspaces that may install the app."""
+
+    def __init__(
+        self,
+        config: InstallationsConfig,
+        names: Callable[[], list[str]],
+        web: AsyncWebClient,
+        settings: AsyncOAuthSettings,
+    ) -> None:
+        super().__init__(client=web, settings=settings, logger=logging.getLogger(__name__))
+        self._config = config
+        self._names = names
+
+    async def build_install_page_html(self, url: str, request: AsyncBoltRequest) -> str:
+        """Return the page that leads to Slack."""
+        del request  # it is the same for all
+        names = html.escape(" and ".join(self._names()))
+        return _body(
+            f"<h1>Add {names} to Slack</h1><p>{names} work{'s' if len(self._names()) == 1 else ''} with you in threads:"
+            " write while the work goes on, and stop it at any time. Slack shows what the app may read and write before"
+            f" you allow it.</p><p><a style='{_BUTTON}' href='{html.escape(url)}'>Add to Slack</a></p>"
+        )
+
+    async def append_set_cookie_headers(self, headers: dict[str, Any], set_cookie_value: str | None) -> dict[str, Any]:
+        """Add the headers of our pages to those of Bolt."""
+        await super().append_set_cookie_headers(headers, set_cookie_value)
+        return {**headers, **_HEADERS}
+
+    async def store_installation(self, request: AsyncBoltRequest, installation: Installation) -> None:
+        """Store an installation, or give the token of one back that is not allowed."""
+        ids = [each for each in (installation.team_id, installation.enterprise_id) if each]
+        if self._config.may_install(*ids):
+            await super().store_installation(request, installation)
+            return
+        log.warning("installation.refused", workspace=installation.team_id, organisation=installation.enterprise_id)
+        try:
+            await self.client.auth_revoke(token=installation.bot_token)
+        except (SlackApiError, OSError) as e:
+            log.warning("installation.not_revoked", problem=type(e).__name__)
+        name = installation.team_name or installation.enterprise_name or "This workspace"
+        raise NotAllowed(f"{name} may not use this service. Ask its operator to allow {' or '.join(ids)}.")
+
+
+def _page(status: int, text: str) -> BoltResponse:
+    return BoltResponse(status=status, body=_body(text), headers=dict(_HEADERS))
+
+
+def _body(text: str) -> str:
+    return f"<!doctype html><meta charset=utf-8><title>Add to Slack</title><style>{_STYLE}</style>{text}"

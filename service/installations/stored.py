@@ -1,0 +1,212 @@
+"""The installations of the app, with encrypted tokens, in documents of the run store."""
+
+from __future__ import annotations
+
+import math
+import secrets
+import time
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import structlog
+from slack_sdk.errors import SlackApiError
+from slack_sdk.oauth.installation_store.async_installation_store import AsyncInstallationStore
+from slack_sdk.oauth.state_store.async_state_store import AsyncOAuthStateStore
+
+from connector.setup import Installation, NotInstalled
+from service.vault import Sealed
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from slack_sdk.oauth.installation_store import Installation as SlackInstallation
+    from slack_sdk.web.async_client import AsyncWebClient
+
+    from orchestrator_interactive.storage.retry import StoreRetryPolicy
+    from service.config.credentials import Client
+    from service.store.base import RunStore
+    from service.vault import Vault
+
+log = structlog.get_logger(__name__)
+
+STATE_S = 600.0
+# Most installations of one service, and most that are in progress.
+MOST, _MOST_STATES = 5_000, 500
+# A token is renewed so long before its end; while one process renews it, the others wait.
+_RENEW_BEFORE_S, _RENEWING_S = 7_200.0, 60.0
+# Every workspace asks for its token each minute: one read serves many.
+_READ_EVERY_S = 10.0
+_INSTALLATIONS, _STATES = "installations", "installation_states"
+_STATE_BYTES = 24
+
+
+class InstalledApp(NamedTuple):
+    """An installation, for operators. `name` is that of the workspace or organisation, `by` the user who installed it.
+
+    `until_s` is the end of the token; 0: it has none.
+    """
+
+    id: str
+    name: str
+    by: str
+    at_s: float
+    until_s: float
+
+
+class StoredInstallations(AsyncInstallationStore):
+    """Implements `connector.setup.Installations`, and what slack-bolt's OAuth flow needs of a store.
+
+    Args:
+        client: of the app, for renewals; `None` for commands, which renew nothing.
+        web: a client of the Web API without a token.
+        now_s: seconds since the epoch.
+    """
+
+    def __init__(  # noqa: PLR0913, PLR0917 - the last one has a default
+        self,
+        store: RunStore,
+        retry: StoreRetryPolicy,
+        vault: Vault,
+        client: Client | None,
+        web: AsyncWebClient | None,
+        now_s: Callable[[], float] = time.time,
+    ) -> None:
+        self._store = store
+        self._retry = retry
+        self._vault = vault
+        self._client = client
+        self._web = web
+        self._now_s = now_s
+        # All documents, and when they were read.
+        self._read: tuple[float, dict[str, dict[str, Any]]] = (-math.inf, {})
+
+    # For the connector
+
+    async def all(self) -> Sequence[Installation]:
+        """Return the present installations."""
+        self._read = (-math.inf, {})
+        return [Installation(each["team"], each["enterprise"]) for each in (await self._documents()).values()]
+
+    async def token(self, installation_id: str) -> str:
+        """Return the bot's token, renewed in time; see the protocol.
+
+        If a token cannot be renewed now, the present one is returned.
+        """
+        document = (await self._documents()).get(installation_id)
+        if document is None:
+            raise NotInstalled
+        try:
+            tokens = self._vault.open(document["sealed"], _place(installation_id))
+        except Sealed as e:
+            log.error("installation.unreadable", installation=installation_id, problem=str(e))  # noqa: TRY400 - no traceback
+            raise NotInstalled from e
+        now_s = self._now_s()
+        is_due = 0 < document["until_s"] - _RENEW_BEFORE_S < now_s and document["renewing_s"] + _RENEWING_S < now_s
+        if is_due and self._client is not None:
+            return await self._renewed(installation_id, document, tokens)
+        if not self._vault.is_current(document["sealed"]):
+            again = {**document, "sealed": self._vault.seal(tokens, _place(installation_id))}
+            await self._replace(installation_id, document, again)
+        return str(tokens["token"])
+
+    async def end(self, installation_id: str, at_s: float) -> None:
+        """Remove an installation, unless it is newer; see the protocol."""
+        self._read = (-math.inf, {})
+        document = (await self._documents()).get(installation_id)
+        if document is not None and document["at_s"] <= at_s:
+            await self.remove(installation_id)
+
+    async def _renewed(self, installation_id: str, document: dict[str, Any], tokens: dict[str, str]) -> str:
+        """Exchange the refresh token; of several processes one does it, since it can be used once."""
+        claimed = {**document, "renewing_s": self._now_s()}
+        if not await self._replace(installation_id, document, claimed):
+            return await self.token(installation_id)
+        assert self._client is not None and self._web is not None  # noqa: S101, PT018 - `token` has looked
+        try:
+            answer = await self._web.oauth_v2_access(
+                client_id=self._client.id,
+                client_secret=self._client.secret,
+                grant_type="refresh_token",
+                refresh_token=tokens["refresh"],
+            )
+            given = {"token": answer["access_token"], "refresh": answer["refresh_token"]}
+            until_s = self._now_s() + float(answer["expires_in"])
+        except (SlackApiError, OSError, KeyError, ValueError) as e:
+            problem = str(e.response["error"]) if isinstance(e, SlackApiError) else type(e).__name__
+            log.error("installation.not_renewed", installation=installation_id, problem=problem)  # noqa: TRY400 - tokens
+            return tokens["token"]
+        renewed = {**document, "sealed": self._vault.seal(given, _place(installation_id)), "until_s": until_s}
+        if not await self._replace(installation_id, claimed, renewed):  # it was installed again, or removed
+            return await self.token(installation_id)
+        log.info("installation.renewed", installation=installation_id)
+        return str(given["token"])
+
+    # For operators
+
+    async def listed(self) -> list[InstalledApp]:
+        """Return the installations, the latest first."""
+        found = await self._documents()
+        return [
+            InstalledApp(name, each["name"], each["by"], each["at_s"], each["until_s"]) for name, each in found.items()
+        ]
+
+    async def remove(self, installation_id: str) -> bool:
+        """Remove an installation with its tokens; return whether it existed."""
+        self._read = (-math.inf, {})
+        return await self._retry.call(lambda: self._store.delete_document(_INSTALLATIONS, installation_id))
+
+    # For the OAuth flow
+
+    async def async_save(self, installation: SlackInstallation) -> None:
+        """Store an installation in place of an earlier one."""
+        is_of_org = bool(installation.is_enterprise_install)
+        installation_id = str(installation.enterprise_id if is_of_org else installation.team_id)
+        tokens = {"token": installation.bot_token, "refresh": installation.bot_refresh_token}
+        expires_at = installation.bot_token_expires_at
+        document = {
+            "team": "" if is_of_org else installation_id,
+            "enterprise": installation.enterprise_id or "",
+            "name": (installation.enterprise_name if is_of_org else installation.team_name) or "",
+            "by": installation.user_id,
+            "at_s": self._now_s(),
+            "until_s": float(expires_at) if expires_at and installation.bot_refresh_token else 0.0,
+            "renewing_s": 0.0,
+            "sealed": self._vault.seal(tokens, _place(installation_id)),
+        }
+        await self._retry.call(lambda: self._store.put_document(_INSTALLATIONS, installation_id, document, MOST))
+
+    async def _documents(self) -> dict[str, dict[str, Any]]:
+        read_s, documents = self._read
+        if self._now_s() - read_s > _READ_EVERY_S:
+            documents = await self._retry.call(lambda: self._store.documents(_INSTALLATIONS))
+            self._read = (self._now_s(), documents)
+        return documents
+
+    async def _replace(self, name: str, known: Mapping[str, Any], data: Mapping[str, Any]) -> bool:
+        self._read = (-math.inf, {})
+        return await self._retry.call(lambda: self._store.replace_document(_INSTALLATIONS, name, known, data))
+
+
+class StoredStates(AsyncOAuthStateStore):
+    """The states of installations in progress: each is valid once, for ten minutes, at any replica."""
+
+    def __init__(self, store: RunStore, retry: StoreRetryPolicy, now_s: Callable[[], float] = time.time) -> None:
+        self._store = store
+        self._retry = retry
+        self._now_s = now_s
+
+    async def async_issue(self, *_: Any, **__: Any) -> str:
+        """Return a new state."""
+        state = secrets.token_urlsafe(_STATE_BYTES)
+        data = {"until_s": self._now_s() + STATE_S}
+        await self._retry.call(lambda: self._store.put_document(_STATES, state, data, _MOST_STATES))
+        return state
+
+    async def async_consume(self, state: str) -> bool:
+        """Use a state up; return whether it was valid."""
+        found = (await self._retry.call(lambda: self._store.documents(_STATES))).get(state)
+        was_there = await self._retry.call(lambda: self._store.delete_document(_STATES, state))
+        return was_there and found is not None and found["until_s"] >= self._now_s()
+
+
+def _place(installation_id: str) -> str:
+    return f"{_INSTALLATIONS}/{installation_id}"
