@@ -163,7 +163,8 @@ class RunSlots:
             return of_person, "person"
         if (in_channel := self._running_in[slot.channel]) >= self._limits.runs_per_channel:
             return in_channel, "channel"
-        if (in_workspace := self._running_in[slot.workspace]) >= self._most_in_workspace:
+        most, in_workspace = self._limits.runs_per_workspace, self._running_in[slot.workspace]
+        if most is not None and in_workspace >= most:
             return in_workspace, "workspace"
         return self._running, "process"
 
@@ -178,15 +179,11 @@ class RunSlots:
         shortest_s, longest_s = _DUE_IN_S
         return min(max(len(self._by_conversation) / _REPORTS_PER_S, shortest_s), longest_s)
 
-    @property
-    def _most_in_workspace(self) -> int:
-        return self._limits.runs_per_workspace or self._limits.runs
-
     def _has_room(self, slot: RunSlot) -> bool:
         return (
             self._running < self._limits.runs
             and self._running_in[slot.channel] < self._limits.runs_per_channel
-            and self._running_in[slot.workspace] < self._most_in_workspace
+            and self._running_in[slot.workspace] < (self._limits.runs_per_workspace or self._limits.runs)
             and self._running_of[slot.person] < self._limits.runs_per_person
         )
 

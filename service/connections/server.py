@@ -26,12 +26,6 @@ if TYPE_CHECKING:
     from service.connections.stored import StoredConnections
 
 
-class Pages(Protocol):
-    """Pages of another part of the service at the same address."""
-
-    def add_routes(self, router: web.UrlDispatcher) -> None: ...
-
-
 log = structlog.get_logger(__name__)
 
 _AT_A_TIME = 20
@@ -50,6 +44,12 @@ _HEADERS = {
 _OVER = "This link is over: it was used, it has expired, or it was opened in another browser. Ask the agent again."
 
 
+class Pages(Protocol):
+    """Pages of another part of the service at the same address."""
+
+    def add_routes(self, router: web.UrlDispatcher) -> None: ...
+
+
 class ConnectionServer(BoundedServer):
     """Serves `GET /connect/TEAM/LINK` and `GET /oauth/mcp/callback`.
 
@@ -65,11 +65,11 @@ class ConnectionServer(BoundedServer):
         slack_of: Callable[[str], Unattended | None],
         pages: Pages | None = None,
     ) -> None:
-        super().__init__(*address_of(config.listen or ""), asyncio.Semaphore(_AT_A_TIME))
         self._stored = connections
         self._slack_of = slack_of
         self._pages = pages
         self._is_secure = config.public_url.startswith("https:")
+        super().__init__(*address_of(config.listen or ""), asyncio.Semaphore(_AT_A_TIME))
 
     def add_routes(self, router: web.UrlDispatcher) -> None:
         """Add the paths of the pages."""

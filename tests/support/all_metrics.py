@@ -27,9 +27,8 @@ async def families() -> list[Metric]:
         return {"auth.test": 1.0}
 
     pool = SimpleNamespace(active_runs=Counter, inbox_depth=lambda: 0)
-    connection = SimpleNamespace(
-        worker_pool=pool, slots=SimpleNamespace(waiting=0), rate_limiter=SimpleNamespace(left=left)
-    )
+    workspace = SimpleNamespace(worker_pool=pool, rate_limiter=SimpleNamespace(left=left))
+    connection = SimpleNamespace(workspaces={"T1": workspace}, slots=SimpleNamespace(waiting=0))
     await metrics.refresh(connection, 0.0)
     return list(metrics.registry.collect())
 

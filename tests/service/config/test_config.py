@@ -75,7 +75,10 @@ def test_any_invalid_file_is_a_config_error_of_one_line(load, text):
         (instance("session: {hooks: 3}"), "session.hooks: unknown key; valid keys: hook_timeout_s, injection_size_"),
         ("limits: {runs: 0}", "limits.runs: must be 1 or more."),
         ("limits: {runs_per_person: many}", "limits.runs_per_person: must be a whole number."),
-        ("limits: {people: 3}", "limits.people: unknown key; valid keys: runs, runs_per_channel, runs_per_person."),
+        (
+            "limits: {people: 3}",
+            "limits.people: unknown key; valid keys: runs, runs_per_channel, runs_per_person, runs_per_workspace.",
+        ),
         ("log: {level: loud}", "log.level: must be 'debug', 'info', 'warning' or 'error'."),
         ("log:\n  level: info\n  level: debug", "found a duplicate key (line 3, column 3)."),
         ("a:\n  b: 2024-13-01", "found an invalid value; put it into quotes (line 2, column 6)."),
