@@ -267,6 +267,11 @@ BOT_EVENTS = (
     MethodRequirement("reaction_added", "stop a run with ❌, and run a message again with 🔁"),
 )
 
+# Of an app with installations. https://docs.slack.dev/reference/events/app_uninstalled and its neighbours
+UNINSTALLED, REVOKED = "app_uninstalled", "tokens_revoked"
+GRANTED, WITHDRAWN = "team_access_granted", "team_access_revoked"
+INSTALLATION_EVENTS = (UNINSTALLED, GRANTED, WITHDRAWN, REVOKED)
+
 _SHORTCUTS = (
     (FORK, "Fork from here", "Continue in a new thread, with the history up to here"),
     (RERUN, "Run again from here", "Rewind to before this message, and run it again"),
@@ -293,12 +298,16 @@ def manifest(
     request_url: str | None = None,
     command: str = "/agent",
     prompts: Sequence[Sequence[tuple[str, str]]] = (),
+    return_url: str | None = None,
 ) -> dict[str, Any]:
     """Return the manifest of an app for agents with these names; the app is named after the first.
 
     `command` is the name of its slash command. `request_url` is the address for events over HTTP; `None`: Socket Mode.
     `prompts` are titles and messages from several sources; the manifest has the first ones of each, as many as fit.
+    `return_url` is the page to which Slack returns after an installation; `None`: the app is of one workspace.
     """
+    is_installed = return_url is not None
+    events = [each.name for each in BOT_EVENTS] + (list(INSTALLATION_EVENTS) if is_installed else [])
     in_turn = dict.fromkeys(each for row in zip_longest(*prompts) for each in row if each is not None)
     suggested = [{"title": title, "message": message} for title, message in list(in_turn)[:_MOST_PROMPTS]]
     to_url = {} if request_url is None else {"request_url": request_url}
@@ -332,13 +341,16 @@ def manifest(
                 }
             ],
         },
-        "oauth_config": {"scopes": {"bot": [each.name for each in BOT_SCOPES]}},
+        "oauth_config": {
+            **({"redirect_urls": [return_url]} if is_installed else {}),
+            "scopes": {"bot": [each.name for each in BOT_SCOPES]},
+        },
         "settings": {
-            "event_subscriptions": {**to_url, "bot_events": [each.name for each in BOT_EVENTS]},
+            "event_subscriptions": {**to_url, "bot_events": events},
             "interactivity": {"is_enabled": True, **to_url},
-            "org_deploy_enabled": False,
+            "org_deploy_enabled": is_installed,
             "socket_mode_enabled": request_url is None,
-            "token_rotation_enabled": False,
+            "token_rotation_enabled": is_installed,
         },
     }
 

@@ -12,7 +12,7 @@ import structlog
 
 from connector.inbound.access_policy import LatestEntries
 from connector.inbound.dispatcher import DONE, NOT_NOW, Reply, teams_of
-from connector.setup import ConnectionRefused
+from connector.setup import GRANTED, INSTALLATION_EVENTS, UNINSTALLED, WITHDRAWN, ConnectionRefused
 from connector.slack_api.errors import Backoff, error_boundary
 
 if TYPE_CHECKING:
@@ -42,10 +42,6 @@ _LOOK_EVERY_S = 15.0
 _UNKNOWN_S = 5.0
 _MOST_UNKNOWN = 1_000
 _RETRY = Backoff(1.0, 60.0, jitter=0.5)
-# Events by which Slack ends an installation.
-_UNINSTALLED, _REVOKED = "app_uninstalled", "tokens_revoked"
-# Events about the workspaces of an organisation.
-_GRANTED, _WITHDRAWN = "team_access_granted", "team_access_revoked"
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,7 +135,7 @@ class InstalledWorkspaces:
     async def receive(self, body: dict[str, Any]) -> Reply:
         """Handle a payload in its workspace; one for an unknown workspace is ignored."""
         event = body.get("event")
-        if isinstance(event, dict) and event.get("type") in (_UNINSTALLED, _REVOKED, _GRANTED, _WITHDRAWN):
+        if isinstance(event, dict) and event.get("type") in INSTALLATION_EVENTS:
             with error_boundary("installation.not_changed", slack_event=event["type"]):
                 await self._change(event, body)
                 return DONE
@@ -167,10 +163,10 @@ class InstalledWorkspaces:
             StoreError: it cannot be stored.
         """
         kind, enterprise = event["type"], _enterprise_of(body)
-        if kind in (_GRANTED, _WITHDRAWN):
+        if kind in (GRANTED, WITHDRAWN):
             teams, known = set(event.get("team_ids") or ()), self._granted.setdefault(enterprise, set())
-            self._granted[enterprise] = known | teams if kind == _GRANTED else known - teams
-        elif kind == _UNINSTALLED or (event.get("tokens") or {}).get("bot"):
+            self._granted[enterprise] = known | teams if kind == GRANTED else known - teams
+        elif kind == UNINSTALLED or (event.get("tokens") or {}).get("bot"):
             ended = enterprise or next(iter(teams_of(body)), "")
             log.info("installation.ended", installation=ended, slack_event=kind)
             await self._installations.end(ended, float(body.get("event_time") or time.time()))

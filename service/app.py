@@ -63,7 +63,7 @@ from service.store import open_budget, open_log_store, open_run_store
 from service.store.base import thread_of
 from service.store.maintenance import expiring, lines, places, watching_disks
 from service.triggers import serving_triggers
-from service.vault import Vault
+from service.vault import Vault, vault_of
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterable, Mapping
@@ -77,7 +77,6 @@ if TYPE_CHECKING:
     from orchestrator_interactive.interactions.stores import LogStore
     from service.administration.reload import ConfigChange, ConfigFile
     from service.config.config import Environment, ServiceConfig
-    from service.config.connections import ConnectionsConfig
     from service.installations.pages import InstallationPages
     from service.installations.stored import StoredInstallations
     from service.observe import Observation
@@ -310,7 +309,7 @@ async def _working(  # noqa: PLR0913, PLR0917 - the parts of a service
     `names` are those of the instances; they may change.
     """
     retry, workspaces, owner = StoreRetryPolicy(), Workspaces(config.workspace), _owner()
-    vault = _vault(config.connections)
+    vault = vault_of(config.connections.keys)
     most_owned = config.limits.runs + _OWNED_BESIDE_RUNS
     async with (
         _stores(url) as (store, logs, budget),
@@ -390,22 +389,6 @@ def _model_of(runs: StoredRuns) -> HostFunction:
         return {"model": (await runs.thread_of(thread_of(key.conversation_id))).model}
 
     return model
-
-
-def _vault(config: ConnectionsConfig) -> Vault | None:
-    """Return the encryption of tokens; `None` without keys.
-
-    Raises:
-        ConfigError: the library is not installed.
-    """
-    if not config.keys:
-        return None
-    try:
-        return Vault({name: key.get_secret_value() for name, key in config.keys.items()})
-    except ImportError as e:
-        raise ConfigError(
-            "connections: cryptography is not installed. Install it with `pip install 'amplifier-slack[mcp]'`."
-        ) from e
 
 
 def _sessions(  # noqa: PLR0913, PLR0917 - the parts of a service

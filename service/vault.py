@@ -8,8 +8,12 @@ import json
 import os
 from typing import TYPE_CHECKING, Any
 
+from service.config.config_errors import ConfigError
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
+    from pydantic import SecretStr
 
 _NONCE_BYTES = 12
 
@@ -57,3 +61,19 @@ class Vault:
             return json.loads(opened)
         except (KeyError, InvalidTag, binascii.Error, ValueError) as e:
             raise Sealed(f"It cannot be decrypted with the key {name[:20]!r}.") from e
+
+
+def vault_of(keys: Mapping[str, SecretStr]) -> Vault | None:
+    """Return the encryption with the keys of the section `connections`; `None` without keys.
+
+    Raises:
+        ConfigError: the library is not installed.
+    """
+    if not keys:
+        return None
+    try:
+        return Vault({name: key.get_secret_value() for name, key in keys.items()})
+    except ImportError as e:
+        raise ConfigError(
+            "connections: cryptography is not installed. Install it with `pip install 'amplifier-slack[mcp]'`."
+        ) from e

@@ -16,6 +16,7 @@ from orchestrator_interactive.interactions.errors import DamagedLog, WriteConfli
 from orchestrator_interactive.interactions.export import as_json_lines, as_markdown, as_page, as_text
 from service.cli.store_access import StoreAccess, find_conversation, forget, stack_of, summary, with_people, with_store
 from service.store import inspect_run_store
+from service.store.base import workspace_of
 from service.tables import counted, moment, table
 
 if TYPE_CHECKING:
@@ -200,10 +201,17 @@ async def export(  # noqa: PLR0913, PLR0917 - one argument per option
 @click.option("--keep-days", metavar="N", type=click.IntRange(min=0), default=30, show_default=True)
 @click.option("--whole", is_flag=True, help="Also delete conversations without writes in that time.")
 @click.option("--dry-run", is_flag=True, help="Only list what would be deleted.")
+@click.option("--workspace", metavar="ID", help="Only conversations of this workspace, such as T012AB3CD.")
 @_agent
 @with_store
 async def prune(  # noqa: PLR0913, PLR0917 - one argument per option
-    access: StoreAccess, conversation: str | None, keep_days: int, whole: bool, dry_run: bool, agent: str | None
+    access: StoreAccess,
+    conversation: str | None,
+    keep_days: int,
+    whole: bool,
+    dry_run: bool,
+    workspace: str | None,
+    agent: str | None,
 ) -> None:
     """Delete branches that have not been written to for --keep-days days.
 
@@ -211,6 +219,7 @@ async def prune(  # noqa: PLR0913, PLR0917 - one argument per option
     """
     if conversation is None:
         keys = [key for key in await access.store.keys() if agent in (None, key.agent_id)]
+        keys = [key for key in keys if workspace in (None, workspace_of(key.conversation_id))]
     else:
         keys = [await find_conversation(access.store, conversation, agent)]
     before = time.time() - keep_days * _DAY_S
@@ -228,7 +237,8 @@ async def prune(  # noqa: PLR0913, PLR0917 - one argument per option
             click.echo(f"{key.conversation_id}  {key.agent_id}  {names} ({counted(forgotten.states, 'state')})")
     if not dry_run:
         idle_since = before if whole and conversation is None and agent is None else None
-        await _forget_inboxes(access, {each.key.conversation_id for each in every if each.is_whole}, idle_since)
+        deleted = {each.key.conversation_id for each in every if each.is_whole}
+        await _forget_inboxes(access, deleted, idle_since, workspace)
     click.echo(_total(every, keep_days, only_look=dry_run))
     if damaged:
         raise click.ClickException("\n".join(damaged))
@@ -259,16 +269,19 @@ async def notify(access: StoreAccess, conversation: str, text: str, agent: str |
     click.echo(f"Stored. The next run of {key.agent_id} in {key.conversation_id} reads it.")
 
 
-async def _forget_inboxes(access: StoreAccess, conversations: set[str], idle_since: float | None) -> None:
+async def _forget_inboxes(
+    access: StoreAccess, conversations: set[str], idle_since: float | None, workspace: str | None
+) -> None:
     """Delete the inboxes of conversations that have no log, no owner and no pending work.
 
-    With `idle_since`, also those of all conversations that have not changed since then.
+    With `idle_since`, also those of all conversations (of the workspace) that have not changed since then.
     """
     if not conversations and idle_since is None:
         return
     async with aclosing(await inspect_run_store(access.url)) as runs:
         if idle_since is not None:
-            conversations = conversations.union(await runs.idle_since(idle_since))
+            idle = await runs.idle_since(idle_since)
+            conversations = conversations.union(each for each in idle if workspace in (None, workspace_of(each)))
         for conversation_id in conversations - {key.conversation_id for key in await access.store.keys()}:
             await runs.forget(conversation_id)
     await access.store.delete_expired()

@@ -34,11 +34,12 @@ class _OnDemand(click.Group):
         "recipe": "Check and list recipes.",
         "reload": "Let running services take over a changed configuration file.",
         "restore": "Replace the store by a backup.",
-        "run": "Serve a Slack workspace until Ctrl-C.",
+        "run": "Serve Slack until Ctrl-C.",
         "schedules": "List and remove the schedules of people.",
         "sessions": "Run the agents of a service in a process of their own.",
         "top": "Show the active runs of all replicas, and stop one.",
         "workers": "List, show and stop workers.",
+        "workspaces": "List and remove installations of the app.",
     }
     _MODULES: ClassVar = {
         "backup": "store",

@@ -14,6 +14,7 @@ from connector.setup import manifest as manifest_of
 from service.cli.setup import Setup, config_option
 from service.config.config import Environment
 from service.config.config_errors import ConfigError
+from service.config.installations import INSTALL, RETURN
 from service.config.slack import command_of, pairs_of
 
 if TYPE_CHECKING:
@@ -25,6 +26,10 @@ _MOST_URL = 3500
 _NEXT = """\
 New app: open api.slack.com/apps → Create New App → From a manifest, paste the manifest and install the app.
 Existing app: paste the manifest under App Manifest, and reinstall the app if Slack asks for it."""
+_DISTRIBUTED = f"""\
+New app: open api.slack.com/apps → Create New App → From a manifest, and paste the manifest.
+Existing app: paste the manifest under App Manifest.
+Then turn on Public Distribution under Manage Distribution, and let people open {INSTALL} at the service's public URL."""
 
 
 @click.command()
@@ -46,12 +51,13 @@ def manifest(config_path: Path | None, url: str | None, form: str) -> None:
         names = [each.persona.name.strip() or name for name, each in config.instances.items()]
         given = (config.slack.suggested_prompts, *(each.suggested_prompts for each in config.instances.values()))
         command = command_of(config.slack, next(iter(config.instances)))
-        made = manifest_of(names, _request_url(config, url), command, list(map(pairs_of, given)))
+        return_url = f"{config.connections.public_url}{RETURN}" if config.installations.is_on else None
+        made = manifest_of(names, _request_url(config, url), command, list(map(pairs_of, given)), return_url)
     if form == "json":
         click.echo(json.dumps(made, indent=2, ensure_ascii=False))
     else:
         click.echo(yaml.safe_dump(made, sort_keys=False, allow_unicode=True, width=120).rstrip("\n"))
-    click.echo(_NEXT, err=True)
+    click.echo(_NEXT if return_url is None else _DISTRIBUTED, err=True)
 
 
 def _request_url(config: ServiceConfig, url: str | None) -> str | None:

@@ -9,6 +9,9 @@ from pydantic import Field
 from service.config.section import Section
 from service.config.slack import BotId, ChannelId, SlackConfig, UserId, WorkspaceId, checked_id
 
+# Paths of the pages of an installation.
+INSTALL, RETURN = "/slack/install", "/slack/oauth_redirect"
+
 _AnyId = Annotated[
     str,
     checked_id(

@@ -6,31 +6,38 @@ import asyncio
 import os
 import tempfile
 from contextlib import aclosing
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import aiohttp
 
+from connector.setup import NotInstalled
+from connector.slack_api.errors import SlackCallFailed
 from orchestrator_interactive.config import validate
 from orchestrator_interactive.interactions.stores import MemoryStore
 from orchestrator_interactive.kernel.contracts import errors
 from orchestrator_interactive.modules.tool_bash import BashOptions, prove
 from orchestrator_interactive.storage.errors import StoreError
+from orchestrator_interactive.storage.retry import StoreRetryPolicy
 from orchestrator_interactive.testing import MockProvider
 from service.config.config import file_of, store_of
 from service.config.config_errors import ConfigError
-from service.config.credentials import api_url, bot_token
-from service.doctor import DoctorFinding, failed, passed, skipped, slack_app, warning
+from service.config.credentials import api_url, bot_token, client_of
+from service.doctor import DoctorFinding, FindingLevel, failed, passed, skipped, slack_app, warning
+from service.installations.stored import StoredInstallations
 from service.sessions.foreign_loop import execute
 from service.sessions.mount_plan import find_problems, mount_plan, new_session
 from service.sessions.workspaces import excess, template_entries
 from service.store import inspect_run_store, open_log_store, refuse_unprepared
 from service.store.maintenance import free_mb, places
+from service.vault import vault_of
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
     from service.config.config import Environment, ServiceConfig
+    from service.installations.stored import InstalledApp
 
 # Time limits of a request to Slack, and of a model provider.
 _SLACK_WITHIN_S = 10.0
@@ -40,6 +47,8 @@ _TURN_WITHIN_S = 15.0
 # Maximum number of skipped template entries that a finding lists.
 _MOST_NAMED = 5
 _DEMO = "demo"
+_NOT_INSTALLED = "no installations yet. Start the service, and open its page /slack/install."
+_WRONG = (FindingLevel.FAILED, FindingLevel.WARNING)
 
 
 async def examined(config: ServiceConfig, environment: Environment) -> AsyncIterator[DoctorFinding]:
@@ -60,8 +69,13 @@ async def _check_slack(config: ServiceConfig, environment: Environment) -> list[
         return [failed("Slack", str(e))]
     async with aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=_SLACK_WITHIN_S)) as http:
         api = slack_app.SlackProbe(url, http)
-        answer, bots_app, sockets_app = await slack_app.answer_to(api, environment), None, None
-        if isinstance(answer, DoctorFinding):
+        answer: slack_app.SlackProbeAnswer | DoctorFinding | None
+        answer, bots_app, sockets_app = None, None, None
+        if not config.installations.is_on:
+            answer = await slack_app.answer_to(api, environment)
+        if answer is None:
+            found = await _of_installations(api, config, environment)
+        elif isinstance(answer, DoctorFinding):
             found = [answer, skipped("scopes", "not checked: the bot token does not work.")]
         else:
             found = slack_app.findings_in(answer)
@@ -72,6 +86,46 @@ async def _check_slack(config: ServiceConfig, environment: Environment) -> list[
             connection = await slack_app.check_http(api, config.slack, environment)
         settings = await slack_app.check_settings(api, environment, config.slack, sockets_app or bots_app)
         return [*found, connection, *slack_app.of_two_apps(sockets_app, bots_app), *settings]
+
+
+async def _of_installations(
+    api: slack_app.SlackProbe, config: ServiceConfig, environment: Environment
+) -> list[DoctorFinding]:
+    """Check the credentials of the app, and the token of each installation."""
+    try:
+        client_of(environment)
+        url, vault = store_of(config, environment), vault_of(config.connections.keys)
+        path = file_of(url)
+        if vault is None or (path is not None and not path.exists()):
+            return [skipped("workspaces", _NOT_INSTALLED)]
+        async with aclosing(await inspect_run_store(url)) as store:
+            stored = StoredInstallations(store, StoreRetryPolicy(), vault, None, None)
+            found = [finding for each in await stored.listed() for finding in await _of_one(api, stored, each)]
+    except (ConfigError, StoreError) as e:
+        return [failed("workspaces", str(e))]
+    return found or [skipped("workspaces", _NOT_INSTALLED)]
+
+
+async def _of_one(
+    api: slack_app.SlackProbe, stored: StoredInstallations, installation: InstalledApp
+) -> list[DoctorFinding]:
+    """Check the token of an installation; of several problems of one, the first."""
+    area = f"workspace {installation.id}"
+    try:
+        answer = await api.call("auth.test", await stored.token(installation.id))
+    except NotInstalled:
+        problem = "its token cannot be decrypted. Add the key that encrypted it to `connections.keys`."
+        return [failed(area, f"{installation.name}: {problem}")]
+    except SlackCallFailed as e:
+        if e.may_be_unreachable:
+            return [failed(area, f"Slack cannot be reached at {api.url} ({e}). Check the network and SLACK_API_URL.")]
+        if e.error == "token_expired":
+            return [warning(area, f"{installation.name}: its token has expired. The service renews it when it starts.")]
+        problem = f"Slack does not accept its token ({e.error}). Install the app again."
+        return [failed(area, f"{installation.name}: {problem}")]
+    _, *more = slack_app.findings_in(answer)
+    wrong = [replace(each, area=area) for each in more if each.level in _WRONG]
+    return wrong or [passed(area, f"{installation.name}: its token is valid, with all scopes.")]
 
 
 async def _check_store(config: ServiceConfig, environment: Environment) -> DoctorFinding:

@@ -17,6 +17,7 @@ from slack_bolt.response import BoltResponse
 from slack_sdk.errors import SlackApiError
 
 from connector.setup import BOT_SCOPES
+from service.config.installations import INSTALL, RETURN
 from service.installations.stored import STATE_S
 
 if TYPE_CHECKING:
@@ -34,7 +35,6 @@ if TYPE_CHECKING:
 
 log = structlog.get_logger(__name__)
 
-INSTALL, RETURN = "/slack/install", "/slack/oauth_redirect"
 _STYLE = "body{font:18px/1.5 system-ui,sans-serif;max-width:34em;margin:4em auto;padding:0 1em}"
 _BUTTON = (
     "display:inline-block;padding:.6em 1.2em;border-radius:.4em;background:#4a154b;color:#fff;text-decoration:none"

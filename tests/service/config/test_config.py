@@ -77,7 +77,7 @@ def test_any_invalid_file_is_a_config_error_of_one_line(load, text):
         ("limits: {runs_per_person: many}", "limits.runs_per_person: must be a whole number."),
         (
             "limits: {people: 3}",
-            "limits.people: unknown key; valid keys: runs, runs_per_channel, runs_per_person, runs_per_workspace.",
+            "limits.people: unknown key; valid keys: runs, runs_per_workspace, runs_per_channel, runs_per_person.",
         ),
         ("log: {level: loud}", "log.level: must be 'debug', 'info', 'warning' or 'error'."),
         ("log:\n  level: info\n  level: debug", "found a duplicate key (line 3, column 3)."),
