@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 from contextlib import asynccontextmanager, nullcontext, suppress
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
 import aiohttp
 import structlog
@@ -38,12 +39,14 @@ from connector.slack_api.channels import ChannelTopics
 from connector.slack_api.client import SlackClient
 from connector.slack_api.errors import SlackCallFailed, error_boundary
 from connector.slack_api.rate_limiter import CallSlot, RateLimiter
+from connector.slack_api.received import LIMITED, ReceivedHistory
 from connector.workspaces import InstalledWorkspaces, Workspace, WorkspaceSettings
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Mapping, Sequence
     from contextlib import AbstractAsyncContextManager
 
+    from connector.inbound.access_policy import AccessPolicy
     from connector.inbound.dispatcher import AddListeners, Receive
     from connector.protocols import (
         ChannelRules,
@@ -60,6 +63,7 @@ if TYPE_CHECKING:
     from connector.runs.run_slots import RunLimits
     from connector.schedules import Schedules
     from connector.setup import Identity, Installation, Installations, SlackCredentials
+    from connector.slack_api.received import ReceivedMessages
 
     OpenClient = Callable[[str | None], AsyncWebClient]
     OpenTransport = Callable[[Receive], AbstractAsyncContextManager[SocketMode | HttpServer]]
@@ -114,6 +118,7 @@ class _Shared:
     recipes: Recipes | None
     schedules: Schedules | None
     memory: Memory | None
+    received: ReceivedMessages | None
     joined: Joined
 
     def open_client(self, token: str | None) -> AsyncWebClient:
@@ -147,6 +152,7 @@ async def connected(  # noqa: PLR0913 - the composition root of the connector
     memory: Memory | None = None,
     settings_of: Callable[[str], WorkspaceSettings] | None = None,
     installations: Installations | None = None,
+    received: ReceivedMessages | None = None,
     joined: Joined = lambda _: nullcontext(),
 ) -> AsyncIterator[Connection]:
     """Answer people in one workspace, or in those of the `installations`, while the context is open.
@@ -160,7 +166,8 @@ async def connected(  # noqa: PLR0913 - the composition root of the connector
     `records` are kept of each person; without them there is no Home tab. `workers` are the workers of threads,
     `recipes` those that people can run there, `schedules` those that they make, `memory` what
     is remembered for each channel. `settings_of` returns the settings of a workspace by its id, in place of
-    `instances`, `channels`, `policy` and `options`. A context of `joined` is open while its workspace is.
+    `instances`, `channels`, `policy` and `options`. `received` keeps the messages of channels, for an app whose reading
+    of channels Slack limits. A context of `joined` is open while its workspace is.
 
     Raises:
         ConnectionRefused: at entry, if a token is wrong, Slack is unreachable, or a function of `listeners` fails;
@@ -191,6 +198,7 @@ async def connected(  # noqa: PLR0913 - the composition root of the connector
             recipes,
             schedules,
             memory,
+            received,
             joined,
         )
         served = _one(shared) if installations is None else _installed(shared, installations)
@@ -280,8 +288,12 @@ async def _workspace(shared: _Shared, web_client: AsyncWebClient, identity: Iden
         ConnectionRefused: a function of the listeners fails; on exit: Slack has rejected the bot's token.
     """
     settings, runs, team, observer = shared.settings_of(identity.team), shared.runs, identity.team, shared.observer
-    async with RateLimiter(team, shared.budget, shared.rate_scale) as scheduler:
+    special = {} if shared.received is None else LIMITED
+    async with RateLimiter(team, shared.budget, shared.rate_scale, special) as scheduler:
         client = SlackClient(web_client, scheduler, observer)
+        received = None
+        if shared.received is not None:
+            client.history = received = ReceivedHistory(client, shared.received, team, identity.user)
         router = Router(
             settings.instances,
             runs,
@@ -327,13 +339,26 @@ async def _workspace(shared: _Shared, web_client: AsyncWebClient, identity: Iden
             )
             async with WorkerPool(context, runs, shared.shutdown_grace_s, shared.tools_grace_s) as worker_pool:
                 intake = Intake(context, runs, worker_pool, admitter, identity.user)
-                dispatcher = Dispatcher(shared.open_client(None), web_client.token or "", identity, intake)
+                keep = None if received is None else partial(_keep, received, admitter.policy)
+                dispatcher = Dispatcher(shared.open_client(None), web_client.token or "", identity, intake, keep)
                 await dispatcher.add_listeners(shared.listeners)
                 unattended = Unattended(runs, router, admitter.policy, background)
                 async with shared.joined(unattended):
                     log.info("workspace.open", team=team, bot_user=identity.user)
                     parts = scheduler, worker_pool, router, admitter, background, unattended
                     yield Workspace(dispatcher, *parts)
+
+
+async def _keep(received: ReceivedHistory, policy: AccessPolicy, event: dict[str, Any]) -> None:
+    """Store the message of an event, in channels in which the bot answers.
+
+    Raises:
+        StoreError: it cannot be stored.
+    """
+    channels = policy.rules.channels
+    if channels is None or event.get("channel") in channels:
+        with suppress(ValueError):  # a malformed event, which is reported where it is handled
+            await received.receive(event)
 
 
 async def _transport(

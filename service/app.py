@@ -44,6 +44,7 @@ from service.connections.stored import StoredConnections
 from service.logging import configure_logging
 from service.notes import Notes
 from service.observe import observing
+from service.received import MOST_DAYS, StoredMessages
 from service.runs import StoredRuns
 from service.schedules.scheduler import firing_schedules
 from service.schedules.stored import StoredSchedules
@@ -157,6 +158,7 @@ async def serve(config: ServiceConfig, environment: Environment, file: ConfigFil
             memory=parts.memory,
             settings_of=settings_of,
             installations=parts.installations,
+            received=parts.received,
             joined=parts.of_workspace,
         ) as connection,
         serving_triggers(config.triggers, slack_of, parts.budget),
@@ -284,6 +286,7 @@ class _Parts:
     slack_tools: SlackTools
     installations: StoredInstallations | None
     pages: InstallationPages | None
+    received: StoredMessages | None
 
     @asynccontextmanager
     async def of_workspace(self, slack: Unattended) -> AsyncIterator[None]:
@@ -310,11 +313,17 @@ async def _working(  # noqa: PLR0913, PLR0917 - the parts of a service
     """
     retry, workspaces, owner = StoreRetryPolicy(), Workspaces(config.workspace), _owner()
     vault = vault_of(config.connections.keys)
+    is_kept = config.slack.history == "events" or (config.slack.history == "auto" and config.installations.is_on)
     most_owned = config.limits.runs + _OWNED_BESIDE_RUNS
     async with (
         _stores(url) as (store, logs, budget),
         watching_disks(places(config.workspace, url), config.workspace.reserve_mb, free_mb),
-        expiring(store, logs, retention := Retention(config.retention, store, logs, workspaces, record)),
+        expiring(
+            store,
+            logs,
+            retention := Retention(config.retention, store, logs, workspaces, record),
+            messages := StoredMessages(store, retry, lambda channel: retention.days_of(channel) or MOST_DAYS),
+        ),
         StoredRuns(store, owner, config.lease_s, retry, _boottime_s, most_owned, observer) as runs,
         _sessions(
             config,
@@ -342,7 +351,7 @@ async def _working(  # noqa: PLR0913, PLR0917 - the parts of a service
             records = StoredPersonalRecords(store, retry, rules, record)
             more = sessions, runs, budget, retention, records, workers, schedules, memory, connections, slack_tools
             async with _installing(config, environment, store, retry, vault, names) as (installations, pages):
-                yield _Parts(*more, installations, pages)
+                yield _Parts(*more, installations, pages, messages if is_kept else None)
 
 
 @asynccontextmanager

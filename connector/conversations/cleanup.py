@@ -199,7 +199,7 @@ class Cleanup:
         """Show the answer to a request in place of its buttons."""
         ts, client = item.record.ts, self._background.client
         if not ts:
-            found = [each async for each in client.history.messages(item.place) if item.has_posted(key_of(each))]
+            found = [each async for each in client.history.posts(item.place) if item.has_posted(key_of(each))]
             numbers = {each["ts"]: key_of(each).rpartition(":")[2] for each in reversed(found)}
             ts = max(numbers, key=lambda each: int(numbers[each]) if numbers[each].isdigit() else -1, default="")
         if ts:
@@ -265,11 +265,11 @@ class Cleanup:
         """Return the messages of the thread; if its root is deleted, those of the channel: Slack posts there then."""
         history, slot = self._background.client.history, CallSlot(Priority.CLEANUP, place.conversation_id)
         try:
-            return [message async for message in history.messages(place, slot)]
+            return [message async for message in history.posts(place, slot)]
         except SlackCallFailed as e:
             if e.error != NO_THREAD:
                 raise
-        return [message async for message in history.messages(replace(place, thread_ts=None), slot)]
+        return [message async for message in history.posts(replace(place, thread_ts=None), slot)]
 
     def _undoing(
         self, place: ThreadAddress, items: Iterable[Item], messages: Sequence[Message]

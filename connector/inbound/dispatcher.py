@@ -68,6 +68,7 @@ if TYPE_CHECKING:
     from connector.setup import Identity
 
     Handling = Coroutine[Any, Any, None] | None
+    Keep = Callable[[dict[str, Any]], Awaitable[None]]
     Receive = Callable[[dict[str, Any]], Awaitable["Reply"]]
     # Adds the listeners of a deployment to its Bolt app.
     AddListeners = Callable[[AsyncApp], Awaitable[None] | None]
@@ -106,9 +107,12 @@ class Dispatcher:
     Args:
         client: an SDK client without a token, which sends with the session of the service.
         identity: the bot, resolved at the start. Bolt would ask Slack for it at every event of a cold burst.
+        keep: stores the message of an event, before the event is handled.
     """
 
-    def __init__(self, client: AsyncWebClient, bot_token: str, identity: Identity, intake: Intake) -> None:
+    def __init__(
+        self, client: AsyncWebClient, bot_token: str, identity: Identity, intake: Intake, keep: Keep | None = None
+    ) -> None:
         self._client = client
         self._team = identity.team
         self._identity = identity
@@ -124,6 +128,8 @@ class Dispatcher:
             event, is_shared = body.get("event"), body.get("is_ext_shared_channel") is True
             event = body if event is None else event
             with error_boundary("event.failed", slack_event=event["type"]), suppress(NotNow):
+                if keep is not None:
+                    await keep(event)
                 await dispatch(event, identity.team, intake, is_shared=is_shared)
                 return BoltResponse(status=DONE.status)
             return BoltResponse(status=NOT_NOW.status)

@@ -104,12 +104,15 @@ class LookUps:
 
     async def thread(self, reply: SlackMessage, oldest_ts: float = 0.0) -> list[dict[str, Any]]:
         """Return the first page of the thread before a reply, oldest first; empty if Slack refuses."""
-        arguments = {"channel": reply.channel, "ts": reply.place.thread_ts, "latest": reply.ts, "limit": _PAGE}
-        if oldest_ts:
-            arguments["oldest"] = f"{oldest_ts:.6f}"
-        slot = CallSlot(Priority.LOOK_UP)
-        page = await self.answer(lambda: self._client.call("conversations.replies", arguments, slot))
-        found = [{**each, "channel": reply.channel} for each in (page or {}).get("messages", ())]
+        messages = await self._client.history.known(reply.channel, reply.place.thread_ts)
+        if messages is None:
+            arguments = {"channel": reply.channel, "ts": reply.place.thread_ts, "latest": reply.ts, "limit": _PAGE}
+            if oldest_ts:
+                arguments["oldest"] = f"{oldest_ts:.6f}"
+            slot = CallSlot(Priority.LOOK_UP)
+            page = await self.answer(lambda: self._client.call("conversations.replies", arguments, slot))
+            messages = (page or {}).get("messages", [])
+        found = [{**each, "channel": reply.channel} for each in messages]
         return [each for each in found if oldest_ts <= float(each["ts"]) < float(reply.ts)]
 
     async def answer(self, ask: Callable[[], Awaitable[T]]) -> T | None:

@@ -422,7 +422,7 @@ class SlackRun:
         known = tuple(f"{self.record.id}:{part}:" for part in self._lease.claim.posts)
 
         async def look() -> bool:
-            async for each in client.history.messages(self.place, oldest=self.first.message.ts):
+            async for each in client.history.posts(self.place, oldest=self.first.message.ts):
                 is_in_gap = max(gap.since_s - _CLOCKS_DIFFER_S, first_s) < float(each["ts"]) < gap.until_s
                 key = key_of(each)
                 if is_in_gap and key and STATUS_KEY not in key and not key.startswith(known):

@@ -345,7 +345,7 @@ def _step(data: dict[str, Any]) -> _Step:
     args: dict[str, Any] = given if isinstance(given, dict) else {}
     address = str(args.get(_ADDRESS) or "")
     file = next((str(args[name]) for name in _PATHS if args.get(name)), "")
-    title = one_line(data.get("label") or use_of(data["tool"]), _LABEL_CHARS)
+    title = one_line(data.get("label") or "", _LABEL_CHARS) or one_line(use_of(data["tool"]), _LABEL_CHARS)
     return _Step(title, file=one_line(file, _LABEL_CHARS), source=address if is_live(address) else "")
 
 

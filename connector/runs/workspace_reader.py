@@ -199,7 +199,12 @@ class WorkspaceReader:
         arguments = {**arguments, "channel": place.channel}
         if place.thread_ts:
             method, arguments["ts"] = "conversations.replies", place.thread_ts
-        async for found in self._paged(method, arguments, "messages"):
+        known = await self._client.history.known(place.channel, place.thread_ts or None)
+        if known is None:
+            pages = self._paged(method, arguments, "messages")
+        else:
+            pages = _older(known, arguments.get("latest", ""))
+        async for found in pages:
             if (message := self._message(found, place.channel)) is not None:
                 yield message
                 count += 1
@@ -255,6 +260,12 @@ _SENTENCES = {
     "thread_not_found": "There is no such thread.",
     "missing_scope": "The app lacks a permission for this; `amplifier-slack doctor` names it.",
 }
+
+
+async def _older(known: list[Found], latest: str) -> AsyncIterator[Found]:
+    for each in known:
+        if not latest or float(each["ts"]) < float(latest):
+            yield each
 
 
 def _checked_ts(given: str) -> str:

@@ -77,10 +77,28 @@ class PendingCalls:
 class ThreadHistory:
     """Reads messages from Slack by `SlackClient.call`, and raises its errors."""
 
+    page = _PAGE
+
     def __init__(self, call: Callable[..., Awaitable[Any]]) -> None:
         self._call = call
 
+    async def known(self, channel: str, thread_ts: str | None) -> list[Message] | None:
+        """Return the messages that need no call; `None`: Slack has to be asked."""
+        del channel, thread_ts
+        return None
+
     async def messages(
+        self, place: ThreadAddress, slot: CallSlot | None = None, oldest: str = ""
+    ) -> AsyncIterator[Message]:
+        """Yield what people wrote, like `posts`; posts of the bot may be missing."""
+        if (known := await self.known(place.channel, place.thread_ts)) is None:
+            async for each in self.posts(place, slot, oldest):
+                yield each
+            return
+        for each in known:
+            yield each
+
+    async def posts(
         self, place: ThreadAddress, slot: CallSlot | None = None, oldest: str = ""
     ) -> AsyncIterator[Message]:
         """Yield the messages of a thread, oldest first; of a channel, one page of the latest, newest first.
@@ -88,7 +106,7 @@ class ThreadHistory:
         Messages of a thread that are older than `oldest` may be missing.
         """
         slot = slot or CallSlot(run=place.conversation_id)
-        arguments: dict[str, Any] = {"channel": place.channel, "include_all_metadata": True, "limit": _PAGE}
+        arguments: dict[str, Any] = {"channel": place.channel, "include_all_metadata": True, "limit": self.page}
         if oldest:
             arguments["oldest"] = oldest
         method = "conversations.history"
@@ -110,7 +128,7 @@ class ThreadHistory:
 
     async def find(self, place: ThreadAddress, key: str) -> Message | None:
         """Return the bot's post with this key in a thread (or channel)."""
-        async for message in self.messages(place):
+        async for message in self.posts(place):
             if key_of(message) == key:
                 return message
         return None

@@ -7,12 +7,14 @@ import heapq
 from contextvars import Context
 from dataclasses import dataclass, field
 from enum import IntEnum
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, Self
 
 from connector.protocols import Limit
 from connector.slack_api.errors import error_boundary
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from types import TracebackType
 
     from connector.protocols import RateBudget
@@ -82,9 +84,19 @@ _MAX_BUCKETS: Final = 200
 _POSTS_IN_A_CHANNEL: Final = Limit(4, 0.94)
 
 
-def limits_of(method: str, channel: str, scale: float, *, is_look_up: bool = False) -> dict[str, Limit]:
-    """Return the buckets that a call takes a token from, with their limits, the narrowest first."""
-    limit = _BY_METHOD.get(method, _TIER_2)
+def limits_of(
+    method: str,
+    channel: str,
+    scale: float,
+    special: Mapping[str, Limit] = MappingProxyType({}),
+    *,
+    is_look_up: bool = False,
+) -> dict[str, Limit]:
+    """Return the buckets that a call takes a token from, with their limits, the narrowest first.
+
+    `special` are limits of methods that differ from Slack's usual ones.
+    """
+    limit = special.get(method) or _BY_METHOD.get(method, _TIER_2)
     buckets = {method: limit}
     if method == "chat.postMessage":
         buckets = {f"{method}:{channel}": _POSTS_IN_A_CHANNEL, **buckets}
@@ -162,10 +174,17 @@ class RateLimiter:
         scale: a factor on Slack's limits.
     """
 
-    def __init__(self, workspace: str, budget: RateBudget | None = None, scale: float = 1.0) -> None:
+    def __init__(
+        self,
+        workspace: str,
+        budget: RateBudget | None = None,
+        scale: float = 1.0,
+        special: Mapping[str, Limit] = MappingProxyType({}),
+    ) -> None:
         self._workspace = workspace
         self._budget = budget or LocalRateBudget()
         self._scale = scale
+        self._special = special
         self._queues: dict[str, _Queue] = {}
         # Methods that were called.
         self._methods: set[str] = set()
@@ -189,7 +208,7 @@ class RateLimiter:
         Raises:
             CallCancelled: it was cancelled first.
         """
-        limits = limits_of(method, channel, self._scale, is_look_up=slot.priority is Priority.LOOK_UP)
+        limits = limits_of(method, channel, self._scale, self._special, is_look_up=slot.priority is Priority.LOOK_UP)
         self._methods.add(method)
         for bucket, limit in limits.items():
             queue = self._queues.get(bucket)
@@ -203,7 +222,7 @@ class RateLimiter:
 
     async def left(self) -> dict[str, float]:
         """Return how many calls of each method used so far the workspace grants at once now."""
-        limits = {method: limits_of(method, "", self._scale)[method] for method in sorted(self._methods)}
+        limits = {method: limits_of(method, "", self._scale, self._special)[method] for method in sorted(self._methods)}
         asked = [self._budget.left(f"{self._workspace}:{method}", limit) for method, limit in limits.items()]
         return dict(zip(limits, await asyncio.gather(*asked), strict=True))
 
@@ -213,7 +232,7 @@ class RateLimiter:
         Slack does not report whether a post exceeded the limit of its channel or of the workspace. If the wait is
         longer than a channel's limit lasts, posts to all channels pause.
         """
-        buckets = list(limits_of(method, channel, self._scale))
+        buckets = list(limits_of(method, channel, self._scale, self._special))
         for bucket in buckets if for_s > _MAX_CHANNEL_PAUSE_S else buckets[:1]:
             with error_boundary("rate_budget.failed", bucket=bucket):  # Slack repeats the rate limit
                 await self._budget.pause(f"{self._workspace}:{bucket}", for_s)

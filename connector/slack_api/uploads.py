@@ -217,7 +217,7 @@ async def _shared(
     client: SlackClient, place: ThreadAddress, is_ours: Callable[[dict[str, Any]], bool]
 ) -> list[dict[str, Any]]:
     """Return certain files in a conversation; skip deleted ones."""
-    messages = client.history.messages(place)
+    messages = client.history.posts(place)
     return [file async for message in messages for file in _files_of(message) if is_ours(file)]
 
 

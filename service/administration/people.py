@@ -29,6 +29,7 @@ from orchestrator_interactive.transcript.framing import read_messages, without_a
 from orchestrator_interactive.transcript.rows import delivered_ids_in, talk_ids_in
 from service.connections.stored import StoredConnections
 from service.doctor.delivery_audit import time_of
+from service.received import StoredMessages
 from service.schedules.stored import StoredSchedules
 from service.sessions.memory import ChannelMemory, channel_of
 from service.sessions.people import AlwaysRules
@@ -150,6 +151,7 @@ async def _forget_records(user: str, runs: RunStore) -> int:
         count += await StoredSchedules(runs, retry).delete(workspace_of(schedule.place), schedule.id)
     async for channel, fact in _facts_of(user, runs):
         count += len(await ChannelMemory(runs, retry).forget(channel, fact.id))
+    count += await StoredMessages(runs, retry).erase(user)
     rules = AlwaysRules(runs, retry)
     records = StoredPersonalRecords(runs, retry, rules, lambda *_, **__: None)
     connections = StoredConnections(runs, retry)
@@ -170,6 +172,8 @@ async def _kept_of(user: str, runs: RunStore) -> AsyncIterator[dict[str, Any]]:
             yield _exported(schedule.place, schedule.instance, schedule.created_s, schedule.text, "", "scheduled")
     async for channel, fact in _facts_of(user, runs):
         yield _exported(channel, "", fact.at_s, fact.text, "", "remembered")
+    async for channel, message in StoredMessages(runs, StoreRetryPolicy()).by(user):
+        yield _exported(channel, "", float(message["ts"]), str(message.get("text") or ""), "", "received")
 
 
 async def _facts_of(user: str, runs: RunStore) -> AsyncIterator[tuple[str, Fact]]:

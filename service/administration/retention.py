@@ -75,7 +75,7 @@ class Retention:
                 break
         deleted = 0
         for conversation_id in sorted(old):
-            of_it = self.config.channels.get(_channel(conversation_id), self.config.days)
+            of_it = self.days_of(conversation_id)
             if of_it is not None and (
                 conversation_id in idle[of_it] or await self._runs.record(conversation_id) is None
             ):
@@ -83,6 +83,10 @@ class Retention:
         if deleted:
             log.info("retention.deleted", conversations=deleted)
             self._record("retention.deleted", conversations=deleted)
+
+    def days_of(self, place: str) -> int | None:
+        """Return for how many days a conversation or channel (`team:channel…`) is kept; `None`: for ever."""
+        return self.config.channels.get(_channel(place), self.config.days)
 
     async def _delete(self, conversation_id: str, keys: Sequence[Key], before_s: float) -> bool:
         """Delete a conversation unless it is in use or its logs are newer; return whether it was deleted."""

@@ -29,7 +29,7 @@ Existing app: paste the manifest under App Manifest, and reinstall the app if Sl
 _DISTRIBUTED = f"""\
 New app: open api.slack.com/apps → Create New App → From a manifest, and paste the manifest.
 Existing app: paste the manifest under App Manifest.
-Then turn on Public Distribution under Manage Distribution, and let people open {INSTALL} at the service's public URL."""
+Then turn on Public Distribution under Manage Distribution. People install the app at {INSTALL} of the public URL."""
 
 
 @click.command()

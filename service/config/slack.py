@@ -116,6 +116,8 @@ class SlackConfig(Section):
         status: `cards` (the status message shows to-do list and tool calls as cards, where Slack has them) or `text`.
         max_file_mb: size of a file that people send, in millions of bytes; larger ones are refused. 0: no files.
         file_timeout_s: time for the download of one file.
+        history: `slack` (threads are read from Slack), `events` (the service keeps the messages that events bring:
+            Slack lets distributed apps read one page a minute) or `auto` (`events` with `installations`).
         listeners: functions that add listeners of the deployment to a slack-bolt `AsyncApp`.
     """
 
@@ -139,6 +141,7 @@ class SlackConfig(Section):
     status: Literal["cards", "text"] = "cards"
     max_file_mb: int = Field(default=25, ge=0, le=1000)
     file_timeout_s: float = Field(default=30, gt=0, le=600, allow_inf_nan=False)
+    history: Literal["auto", "slack", "events"] = "auto"
     listeners: tuple[Annotated[Any, BeforeValidator(_imported)], ...] = ()
 
     @field_validator("stop_reaction")

@@ -4,7 +4,7 @@ import json
 import math
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from connector.runs.status_text import Activity, StatusTodo, status_content, todo_lines, until_next_step
@@ -86,6 +86,7 @@ def test_to_dos_and_tool_calls_are_cards_that_keep_their_ids():
     assert steps["tasks"][1]["sources"] == [{"type": "url", "url": "https://a.b/news", "text": "https://a.b/news"}]
 
 
+@example([("\r", "", False)])
 @given(st.lists(st.tuples(st.text(max_size=300), st.text(max_size=300), st.booleans()), max_size=30))
 def test_slack_accepts_the_cards_of_any_calls(calls):
     activity = Activity()

@@ -1,0 +1,100 @@
+"""The messages that events brought, in documents of the run store, for apps whose reading Slack limits."""
+
+from __future__ import annotations
+
+import json
+import time
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable, Mapping
+
+    from orchestrator_interactive.storage.retry import StoreRetryPolicy
+    from service.store.base import RunStore
+
+# Kept of each channel, with its threads.
+MOST, MOST_DAYS = 1_000, 30
+_MOST_CHANNELS = 100_000
+_MOST_BYTES = 16_000
+_DAY_S = 86_400.0
+_CHANNELS = "received"
+
+
+class StoredMessages:
+    """Implements `connector.slack_api.received.ReceivedMessages`. Each channel is a collection, listed in another one.
+
+    Args:
+        days_of: returns for how many days the messages of a channel are kept.
+    """
+
+    def __init__(
+        self,
+        store: RunStore,
+        retry: StoreRetryPolicy,
+        days_of: Callable[[str], int] = lambda _: MOST_DAYS,
+        now_s: Callable[[], float] = time.time,
+    ) -> None:
+        self._store = store
+        self._retry = retry
+        self._days_of = days_of
+        self._now_s = now_s
+        # Channels that are in the list.
+        self._listed: set[str] = set()
+
+    async def put(self, team: str, channel: str, message: Mapping[str, Any]) -> None:
+        """Store a message, in place of an earlier version; blocks and attachments of a very large one are left out."""
+        place = f"{team}:{channel}"
+        if place not in self._listed:
+            await self._retry.call(lambda: self._store.put_document(_CHANNELS, place, {}, _MOST_CHANNELS))
+            self._listed.add(place)
+        if len(json.dumps(message)) > _MOST_BYTES:
+            text = str(message.get("text") or "")[: _MOST_BYTES // 2]
+            large = ("blocks", "attachments", "files", "metadata")
+            message = {**{name: value for name, value in message.items() if name not in large}, "text": text}
+        await self._retry.call(lambda: self._store.put_document(_collection(place), str(message["ts"]), message, MOST))
+
+    async def delete(self, team: str, channel: str, ts: str) -> None:
+        """Delete a message, if it is stored."""
+        await self._retry.call(lambda: self._store.delete_document(_collection(f"{team}:{channel}"), ts))
+
+    async def of_channel(self, team: str, channel: str) -> list[dict[str, Any]]:
+        """Return the messages of a channel and its threads, oldest first."""
+        return await self._of(f"{team}:{channel}")
+
+    async def by(self, user: str) -> AsyncIterator[tuple[str, dict[str, Any]]]:
+        """Yield the messages of a person, each with its channel (`team:channel`)."""
+        for place in await self._retry.call(lambda: self._store.documents(_CHANNELS)):
+            for message in await self._of(place):
+                if message.get("user") == user:
+                    yield place, message
+
+    async def erase(self, user: str) -> int:
+        """Delete the messages of a person; return their number."""
+        found = [(*place.split(":", 1), str(message["ts"])) async for place, message in self.by(user)]
+        for team, channel, ts in found:
+            await self.delete(team, channel, ts)
+        return len(found)
+
+    async def delete_expired(self) -> None:
+        """Delete the messages that are too old.
+
+        Raises:
+            StoreError: the store cannot be used.
+        """
+        for place in await self._store.documents(_CHANNELS):
+            before_s = self._before_s(place)
+            for name in await self._store.documents(_collection(place)):
+                if float(name) < before_s:
+                    await self._store.delete_document(_collection(place), name)
+
+    async def _of(self, place: str) -> list[dict[str, Any]]:
+        found = await self._retry.call(lambda: self._store.documents(_collection(place)))
+        before_s = self._before_s(place)
+        return [found[ts] for ts in sorted(found, key=float) if float(ts) >= before_s]
+
+    def _before_s(self, place: str) -> float:
+        return self._now_s() - min(self._days_of(place), MOST_DAYS) * _DAY_S
+
+
+def _collection(place: str) -> str:
+    return f"{_CHANNELS}:{place}"
