@@ -202,13 +202,14 @@ async def connected(  # noqa: PLR0913 - the composition root of the connector
             joined,
         )
         served = _one(shared) if installations is None else _installed(shared, installations)
-        open_transport = await _transport(access, http, shared.open_client, scheduler)
-        async with served as (workspaces, receive, suspend), open_transport(receive) as transport:
-            log.info("slack.connected", teams=sorted(workspaces))
-            try:
-                yield Connection(transport, shared.slots, workspaces, shared.settings_of)
-            finally:
-                suspend()
+        async with served as (workspaces, receive, suspend):
+            open_transport = await _transport(access, http, shared.open_client, scheduler)
+            async with open_transport(receive) as transport:
+                log.info("slack.connected", teams=sorted(workspaces))
+                try:
+                    yield Connection(transport, shared.slots, workspaces, shared.settings_of)
+                finally:
+                    suspend()
 
 
 @asynccontextmanager

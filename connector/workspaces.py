@@ -233,7 +233,7 @@ class InstalledWorkspaces:
                         await life.over.wait()
                 except ConnectionRefused as e:
                     log.error("workspace.refused", team=team, problem=str(e))  # noqa: TRY400 - the message gives the reason
-                except Exception:  # a Slack handler's border: the other workspaces go on
+                except Exception:  # a Slack handler's border: the other workspaces continue
                     log.exception("workspace.failed", team=team)
                 finally:
                     self.open.pop(team, None)

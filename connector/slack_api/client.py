@@ -90,7 +90,7 @@ class ThreadHistory:
     async def messages(
         self, place: ThreadAddress, slot: CallSlot | None = None, oldest: str = ""
     ) -> AsyncIterator[Message]:
-        """Yield what people wrote, like `posts`; posts of the bot may be missing."""
+        """Yield messages as `posts` does; those of the bot may be missing."""
         if (known := await self.known(place.channel, place.thread_ts)) is None:
             async for each in self.posts(place, slot, oldest):
                 yield each

@@ -35,9 +35,9 @@ class ReceivedMessages(Protocol):
 
 
 class ReceivedHistory(ThreadHistory):
-    """Reads what people wrote from the store. The bot's own posts are looked up in Slack, as ever.
+    """Reads the messages of people from the store. The bot's own posts are looked up in Slack, as ever.
 
-    Missing is what people wrote before the bot was in the channel, or while no process was connected.
+    Messages from before the bot was in the channel, or while no process was connected, are missing.
     """
 
     page = _PAGE
@@ -66,7 +66,7 @@ class ReceivedHistory(ThreadHistory):
         return await super().message(channel, ts, slot)
 
     async def receive(self, event: Mapping[str, Any]) -> None:
-        """Store what an event says about a message of a channel.
+        """Store, replace or delete the message of an event in a channel.
 
         Raises:
             StoreError: it cannot be stored.

@@ -26,7 +26,7 @@ _PARTS = {
     "Start": "first-agent installation slack-setup faq glossary changelog",
     "In Slack": "threads commands approvals files direct-messages workers recipes schedules tools",
     "Operations": "operators configuration configuration-keys deployment operations administration observability "
-    "security sizing sessions upgrading troubleshooting",
+    "security sizing sessions workspaces upgrading troubleshooting",
     "Modules": "modules kernel interaction-stack local-slack",
     "Design": "architecture durability slack steering background failure-modes contributing",
     "Evidence": "benchmarks conformance comparison",

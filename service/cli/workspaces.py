@@ -65,7 +65,7 @@ def list_(config_path: Path | None, url: str | None) -> None:
 def remove(config_path: Path | None, url: str | None, installation_id: str) -> None:
     """Uninstall the app in Slack, and delete its tokens here. ID is an id that `list` prints.
 
-    Conversations stay, and go on if the app is installed again. `amplifier-slack conversations prune --workspace ID
+    Conversations stay, and continue if the app is installed again. `amplifier-slack conversations prune --workspace ID
     --whole --keep-days 0` deletes them.
     """
     environment = Environment.from_environ()

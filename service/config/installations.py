@@ -23,7 +23,7 @@ _AnyId = Annotated[
 
 
 class WorkspaceRules(Section):
-    """Settings of one workspace, in place of those in `slack`.
+    """Settings of one workspace, which replace the ones in `slack`.
 
     Args:
         instances: names of the agents there; the first one is the default. Default: all.
@@ -50,7 +50,7 @@ class WorkspaceRules(Section):
 
 
 class InstallationsConfig(Section):
-    """Many workspaces, in each of which someone installs the app.
+    """Many workspaces, in which people install the app.
 
     Args:
         allow: ids of the workspaces and organisations that may install the app, or `any`. Default: no one; the service
@@ -66,5 +66,5 @@ class InstallationsConfig(Section):
         return self.allow is not None
 
     def may_install(self, *ids: str) -> bool:
-        """Return whether one of these ids, of a workspace and its organisation, may install the app."""
+        """Return whether the app may be installed in a place with one of the ids: a workspace, or its organisation."""
         return self.allow is not None and (self.allow == "any" or not self.allow.isdisjoint(ids))

@@ -21,7 +21,7 @@ class ListenAddress(NamedTuple):
 
 
 def checked_id(pattern: str, kind: str, place: str) -> AfterValidator:
-    """Return the check of an id; `kind` and `place` say what it is, and where Slack shows it."""
+    """Return the check of an id; `kind` is a name for it, `place` where Slack shows it."""
 
     def check(given: str) -> str:
         if not re.fullmatch(pattern, given):

@@ -31,7 +31,7 @@ log = structlog.get_logger(__name__)
 _AT_A_TIME = 20
 _ANSWER_WITHIN_S = 5.0
 _COOKIE, _TEAMS_COOKIE = "connect", "connect_teams"
-# Workspaces of which one browser can have logins at the same time.
+# One browser can have logins of so many workspaces at the same time.
 _MOST_TEAMS = 5
 _TEAM = re.compile(r"[A-Z0-9]{1,40}")
 _MOST_CHARS = 4_000

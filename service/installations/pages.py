@@ -142,7 +142,7 @@ class _Flow(AsyncOAuthFlow):
         names = html.escape(" and ".join(self._names()))
         return _body(
             f"<h1>Add {names} to Slack</h1><p>{names} work{'s' if len(self._names()) == 1 else ''} with you in threads:"
-            " write while the work goes on, and stop it at any time. Slack shows what the app may read and write before"
+            " write during the work, and stop it at any time. Slack shows the permissions of the app before"
             f" you allow it.</p><p><a style='{_BUTTON}' href='{html.escape(url)}'>Add to Slack</a></p>"
         )
 

@@ -29,6 +29,7 @@ CANNOT_RUN = {
     ". .venv/bin/activate": "done before each command",
     "pip install": "needs the package index",
     "amplifier-slack reload": "needs a service that runs",
+    "amplifier-slack workspaces remove": "needs an installation",
     "make test": "runs the tests",
 }
 # What commands that serve until Ctrl-C print once they work.
@@ -110,6 +111,7 @@ class NewUser:
             "LANG": "C.UTF-8",
             "PORT": "0",
             "PYTHONUNBUFFERED": "1",
+            "CONNECTIONS_KEY": "MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY=",
             **slack.variables,
         }
 

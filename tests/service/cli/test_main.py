@@ -31,6 +31,7 @@ COMMANDS = (
     "sessions",
     "top",
     "workers",
+    "workspaces",
 )
 # Packages that are slow to import and that only some commands need.
 SLACK, TEMPLATES = {"aiohttp", "slack_bolt", "slack_sdk"}, {"jinja2", "markdown_it"}

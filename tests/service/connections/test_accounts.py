@@ -138,7 +138,7 @@ class Session:
 
 @dataclass(frozen=True)
 class Slack:
-    """An open workspace, as far as the pages of logins need it."""
+    """An open workspace, for the pages of logins."""
 
     team: str
 
