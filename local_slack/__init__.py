@@ -33,6 +33,7 @@ from local_slack.workspace.agents import AgentSession
 from local_slack.workspace.channels import Rules
 from local_slack.workspace.errors import LocalSlackError, NotLoopback, PortInUse, SlackRefused
 from local_slack.workspace.files import File
+from local_slack.workspace.installations import Client
 from local_slack.workspace.messages import Channel, Reaction, WorkspaceMessage
 from local_slack.workspace.people import Bot, Person
 from local_slack.workspace.workspace import Workspace
@@ -45,6 +46,7 @@ __all__ = [
     "BlockUntil",
     "Bot",
     "Channel",
+    "Client",
     "Delayed",
     "DeliveryFault",
     "DeliveryFaults",

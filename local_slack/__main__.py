@@ -21,6 +21,7 @@ from local_slack.server import LocalSlack
 from local_slack.web.loopback import is_loopback
 from local_slack.web.tour import read_tour
 from local_slack.workspace.errors import LocalSlackError
+from local_slack.workspace.installations import Client
 from local_slack.workspace.people import Bot
 
 if TYPE_CHECKING:
@@ -105,6 +106,13 @@ def _names(_context: click.Context, _option: click.Parameter, names: str) -> tup
     return tuple(name.strip() for name in names.split(",") if name.strip())
 
 
+def _client(_context: click.Context, _option: click.Parameter, given: str | None) -> Client | None:
+    name, _, secret = (given or "").partition(":")
+    if given is not None and not (name and secret):
+        raise click.BadParameter("is the id and the secret of the app, such as 1.2:secret")
+    return Client(name, secret) if given else None
+
+
 def _shortcuts(_context: click.Context, _option: click.Parameter, given: tuple[str, ...]) -> tuple[Shortcut, ...]:
     def shortcut(text: str) -> Shortcut:
         callback_id, kind, name = (*text.split(":", 2), "", "")[:3]
@@ -132,6 +140,17 @@ def _shortcuts(_context: click.Context, _option: click.Parameter, given: tuple[s
 )
 @click.option(
     "--teams", default="Playground", show_default=True, callback=_names, help="Workspaces, separated by commas."
+)
+@click.option("--client", metavar="ID:SECRET", callback=_client, help="People install the app, with these credentials.")
+@click.option(
+    "--installed",
+    default="",
+    callback=_names,
+    help="With --client: the workspaces with the app at first. Default: none.",
+)
+@click.option("--organisation", metavar="NAME", help="With --client: the organisation of all workspaces.")
+@click.option(
+    "--rotation", "rotation_s", type=click.FloatRange(1), help="With --client: seconds until a token expires."
 )
 @click.option("--apps", default="", callback=_names, help="Other apps that post, separated by commas.")
 @click.option("--command", "commands", multiple=True, metavar="/NAME", help="A slash command of the app; repeatable.")
@@ -163,6 +182,10 @@ def main(  # noqa: PLR0913, PLR0917 - one argument per option
     people: Mapping[str, Kind],
     channels: tuple[str, ...],
     teams: tuple[str, ...],
+    client: Client | None,
+    installed: tuple[str, ...],
+    organisation: str | None,
+    rotation_s: float | None,
     apps: tuple[str, ...],
     commands: tuple[str, ...],
     shortcuts: tuple[Shortcut, ...],
@@ -189,6 +212,10 @@ def main(  # noqa: PLR0913, PLR0917 - one argument per option
             channels=channels,
             teams=teams,
             apps=apps,
+            client=client,
+            installed=installed,
+            organisation=organisation,
+            rotation_s=rotation_s,
             commands=commands,
             shortcuts=shortcuts,
             request_url=deliver_to,

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     import aiohttp
 
     from local_slack.json_limits import Json
+    from local_slack.workspace.installations import Installations
     from local_slack.workspace.messages import Channel
     from local_slack.workspace.people import Bot, Directory, Person
     from local_slack.workspace.views import View
@@ -232,9 +233,15 @@ class PersonClient(_Client):
 class InstalledTeam:
     """Names and tokens of the app in ``workspace``; ``connection`` gives the server's URL and the clients' session."""
 
-    def __init__(self, workspace: Workspace, connection: Callable[[], tuple[str, aiohttp.ClientSession]]) -> None:
+    def __init__(
+        self,
+        workspace: Workspace,
+        connection: Callable[[], tuple[str, aiohttp.ClientSession]],
+        installations: Installations,
+    ) -> None:
         self.workspace = workspace
         self._connect = connection
+        self._app_installations = installations
 
     @property
     def name(self) -> str:
@@ -251,6 +258,19 @@ class InstalledTeam:
     @property
     def bot_user_id(self) -> str:
         return self.workspace.directory.bot.id
+
+    @property
+    def is_installed(self) -> bool:
+        """Whether the app is installed in this workspace, by itself or with its organisation."""
+        return self._app_installations.authorization(self.team_id) is not None
+
+    def uninstall(self) -> None:
+        """Remove the app from this workspace, as an administrator does. Raises KeyError if it is not installed."""
+        self._app_installations.uninstall(self.team_id)
+
+    def grant(self, *, is_granted: bool = True) -> None:
+        """Let the installation of the organisation be used in this workspace, or no longer."""
+        self._app_installations.grant(self.team_id, is_granted=is_granted)
 
     def person(self, name: str) -> Person:
         return self.workspace.directory.person(name)

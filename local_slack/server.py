@@ -9,6 +9,7 @@ import shlex
 import time
 from collections.abc import Mapping
 from contextlib import AsyncExitStack
+from dataclasses import replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Self, TypeVar
 
@@ -25,12 +26,14 @@ from local_slack.delivery.socket_mode import SocketModeEndpoint
 from local_slack.methods.app import EVERY_SCOPE, App, Command, Shortcut, commands_in, shortcuts_in
 from local_slack.methods.rate_limits import Limit, MethodRateLimiter
 from local_slack.methods.web_api import SLACK_LIMITS, WebApi
+from local_slack.web.authorize import AuthorizePage
 from local_slack.web.control import Control
 from local_slack.web.interactivity import Interactivity
 from local_slack.web.loopback import is_loopback, only_this_machine
 from local_slack.web.page_server import PageServer
 from local_slack.workspace.errors import LocalSlackError, NotLoopback, PortInUse
-from local_slack.workspace.people import ZONES, Directory
+from local_slack.workspace.installations import Client, Installations
+from local_slack.workspace.people import ZONES, Directory, organisation_named
 from local_slack.workspace.people import teams as teams_named
 from local_slack.workspace.workspace import Workspace
 
@@ -58,8 +61,10 @@ class LocalSlack(InstalledTeam):
     and has the ``scopes``. ``apps`` are other apps, which only post. With a ``request_url`` the app gets events
     over HTTP, signed with the ``signing_secret``; the challenge is sent before the first event. ``limits`` apply
     to the app only and are Slack's by default; None turns them off. ``commands`` such as ``/agent`` and ``shortcuts``
-    are added to those of the ``manifest``. The page offers the ``tour``, from ``read_tour``. ``clock`` gives the time
-    of messages and limits. Entering it raises PortInUse or NotLoopback.
+    are added to those of the ``manifest``. The page offers the ``tour``, from ``read_tour``. With the credentials of a
+    ``client`` people install the app, at first it is in the ``installed`` teams, and ``rotation_s`` is the life of its
+    tokens; all teams are of the ``organisation``. ``clock`` gives the time of messages, limits and tokens.
+    Entering it raises PortInUse or NotLoopback.
     """
 
     def __init__(  # noqa: PLR0913 - all have defaults
@@ -87,12 +92,19 @@ class LocalSlack(InstalledTeam):
         commands: Iterable[str] = (),
         shortcuts: Iterable[Shortcut] = (),
         tour: Json | None = None,
+        client: Client | None = None,
+        installed: Collection[str] | None = None,
+        organisation: str | None = None,
+        rotation_s: float | None = None,
         clock: Callable[[], float] = time.time,
     ) -> None:
         people = people if isinstance(people, Mapping) else tuple(people)
-        directories = [Directory(bot, people, team, kinds, apps, zones) for team in teams_named(teams)]
+        whole = organisation_named(organisation) if organisation else None
+        found = [replace(team, is_in_organisation=whole is not None) for team in teams_named(teams)]
+        directories = [Directory(bot, people, team, kinds, apps, zones) for team in found]
         workspaces = [Workspace(directory, channels, bot_channels, clock) for directory in directories]
-        super().__init__(workspaces[0], self._connection)
+        self._installations = Installations(workspaces, client, installed, whole, rotation_s, clock)
+        super().__init__(workspaces[0], self._connection, self._installations)
         self.record = Recorder()
         self.faults, self.deliveries = Faults(), DeliveryFaults()
         self.rate_limits = MethodRateLimiter(limits, clock)
@@ -115,13 +127,24 @@ class LocalSlack(InstalledTeam):
             (*shortcuts_in(manifest or {}), *shortcuts),
         )
         numbers = itertools.count(1)
-        self._subscriptions = [Subscription(w, self._delivery, self.record, events, numbers) for w in workspaces]
-        self.teams = (self, *(InstalledTeam(workspace, self._connection) for workspace in workspaces[1:]))
+        shared = self._delivery, self.record, events, numbers, self._installations
+        self._subscriptions = [Subscription(workspace, *shared) for workspace in workspaces]
+        of_team = {each.workspace.directory.team.id: each for each in self._subscriptions}
+        self._installations.tell = lambda team, event, to: of_team[team].send(event, to)
+        others = (InstalledTeam(each, self._connection, self._installations) for each in workspaces[1:])
+        self.teams = (self, *others)
         self._interactivity = Interactivity(self._subscriptions, self._slack_app)
         self._page = PageServer(workspaces, self._slack_app, lambda: self.start_command, tour)
         self._web_api = WebApi(
-            workspaces, self.faults, self.rate_limits, self._slack_app, self._socket_url, self.record.call
+            workspaces,
+            self.faults,
+            self.rate_limits,
+            self._slack_app,
+            self._socket_url,
+            self.record.call,
+            self._installations,
         )
+        self._authorize_page = AuthorizePage(workspaces, self._installations, self._slack_app)
         self.control = Control(self.faults, self.deliveries, self.socket_mode, self.rate_limits, self.record)
         # `localhost` has two addresses; with port 0 each would get its own port.
         self._host = "127.0.0.1" if host == "localhost" else host
@@ -154,18 +177,20 @@ class LocalSlack(InstalledTeam):
     @property
     def variables(self) -> dict[str, str]:
         """Return the environment variables that point an app here."""
+        client = self._installations.client
+        bot = {"SLACK_BOT_TOKEN": self.bot_token}
         return {
             "SLACK_API_URL": self.api_url,
             "SLACK_APP_TOKEN": self.app_token,
-            "SLACK_BOT_TOKEN": self.bot_token,
+            **(bot if client is None else {"SLACK_CLIENT_ID": client.id, "SLACK_CLIENT_SECRET": client.secret}),
             "SLACK_SIGNING_SECRET": self.signing_secret,
         }
 
     @property
     def start_command(self) -> str:
         """Return a shell command that connects a bot over Socket Mode; an app of your own can take its place in it."""
-        names = ("SLACK_API_URL", "SLACK_APP_TOKEN", "SLACK_BOT_TOKEN")
-        variables = " ".join(f"{name}={shlex.quote(self.variables[name])}" for name in names)
+        needed = {name: value for name, value in self.variables.items() if name != "SLACK_SIGNING_SECRET"}
+        variables = " ".join(f"{name}={shlex.quote(value)}" for name, value in needed.items())
         return f"{variables} amplifier-slack run"
 
     def team(self, name: str) -> InstalledTeam:
@@ -271,7 +296,7 @@ class LocalSlack(InstalledTeam):
 
     def _app(self) -> web.Application:
         app = web.Application(middlewares=[only_this_machine], client_max_size=_LARGEST_REQUEST_BYTES)
-        for part in (self._page, self._web_api, self._interactivity, self.control):
+        for part in (self._page, self._web_api, self._interactivity, self.control, self._authorize_page):
             app.router.add_routes(part.routes())
         app.router.add_get("/link/", self.socket_mode.handle)
         return app

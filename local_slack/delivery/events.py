@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from local_slack.blocks.slack_json import VERIFICATION_TOKEN, message_json, other_member, view_json
 from local_slack.delivery.delivery import Envelope
+from local_slack.workspace.errors import SlackRefused
 from local_slack.workspace.messages import (
     BotPresence,
     Change,
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     from local_slack.delivery.recorder import Recorder
     from local_slack.json_limits import Json
     from local_slack.workspace.agents import AgentSession
+    from local_slack.workspace.installations import Installations
     from local_slack.workspace.messages import WorkspaceMessage
     from local_slack.workspace.people import Member
     from local_slack.workspace.workspace import Workspace
@@ -191,15 +193,17 @@ class Subscription:
     The workspaces of an app share ``numbers``, so event ids are unique.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913, PLR0917 - what the workspaces share
         self,
         workspace: Workspace,
         delivery: Delivery,
         record: Recorder,
         events: Collection[str],
         numbers: Iterator[int],
+        installations: Installations,
     ) -> None:
         self.workspace = workspace
+        self._installations = installations
         self._delivery = delivery
         self._record = record
         self._events = frozenset(events)
@@ -207,29 +211,27 @@ class Subscription:
         self.end: Callable[[], None] = workspace.listen(self._on_change)
 
     def publish(self, event: Json) -> None:
-        """Send an event, if the app is subscribed to it."""
-        if event["type"] not in self._events:
-            return
+        """Send an event, if the app is installed and subscribed to it."""
+        authorization = self._installations.authorization(self.workspace.directory.team.id)
+        if event["type"] in self._events and authorization is not None:
+            self.send(event, authorization)
+
+    def send(self, event: Json, authorization: Json) -> None:
+        """Send an event to an installation of the app."""
         team, bot, number = self.workspace.directory.team, self.workspace.directory.bot, next(self._numbers)
+        organisation = authorization["enterprise_id"]
         body = {
             "token": VERIFICATION_TOKEN,
             "team_id": team.id,
             "context_team_id": team.id,
-            "context_enterprise_id": None,
+            "context_enterprise_id": organisation,
+            **({"enterprise_id": organisation} if organisation else {}),
             "api_app_id": bot.app_id,
             "event": event,
             "type": "event_callback",
             "event_id": f"Ev0LOCAL{number:06d}",
             "event_time": int(time.time()),
-            "authorizations": [
-                {
-                    "enterprise_id": None,
-                    "team_id": team.id,
-                    "user_id": bot.id,
-                    "is_bot": True,
-                    "is_enterprise_install": False,
-                }
-            ],
+            "authorizations": [authorization],
             "is_ext_shared_channel": False,
             "event_context": f"local-{number}",
         }
@@ -242,8 +244,16 @@ class Subscription:
     async def interact(self, payload: Json, kind: str = "interactive") -> Mapping[str, Any]:
         """Send a click, a submission or a command, wait for its ack, and return the payload of the ack.
 
-        Raises SlackRefused with the reason for a missing ack.
+        Raises SlackRefused with the reason for a missing ack, or if the app is not installed.
         """
+        authorization = self._installations.authorization(self.workspace.directory.team.id)
+        if authorization is None:
+            raise SlackRefused("app_not_installed")
+        if (whole := self._installations.organisation) is not None:
+            is_whole = bool(authorization["is_enterprise_install"])
+            flat = {"enterprise_id": whole.id, "enterprise_name": whole.name}
+            named = {"enterprise": {"id": whole.id, "name": whole.name}} if kind == "interactive" else flat
+            payload = {**payload, **named, "is_enterprise_install": is_whole}
         number = f"envelope-{next(self._numbers):06d}"
         return await self._delivery.ask(Envelope(number, kind, payload, accepts_response_payload=True))
 

@@ -13,7 +13,6 @@ from local_slack.methods.rate_limits import TIER_3, TIER_4
 from local_slack.workspace.errors import SlackRefused
 from local_slack.workspace.messages import Body
 from local_slack.workspace.people import Bot, Person
-from local_slack.workspace.workspace import holder_of
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
@@ -21,6 +20,7 @@ if TYPE_CHECKING:
     from local_slack.json_limits import Json
     from local_slack.methods.calls import Call
     from local_slack.workspace.files import File
+    from local_slack.workspace.installations import Installations
     from local_slack.workspace.people import Member
     from local_slack.workspace.workspace import Workspace
 
@@ -119,9 +119,10 @@ class FileServer:
     ``transfer`` answers a request of the app, with the next fault of ``download`` or ``upload``, if there is one.
     """
 
-    def __init__(self, workspaces: Sequence[Workspace], transfer: Transfer) -> None:
+    def __init__(self, workspaces: Sequence[Workspace], transfer: Transfer, installations: Installations) -> None:
         self._workspaces = workspaces
         self._transfer = transfer
+        self._installations = installations
 
     def routes(self) -> list[web.RouteDef]:
         return [
@@ -165,9 +166,9 @@ class FileServer:
     def _file(self, request: web.Request) -> tuple[Member | None, File | None]:
         token = token_of(request, {})
         team, _, file_id = request.match_info["place"].partition("-")
-        match holder_of(token, self._workspaces):
+        match self._installations.find(token, {"team_id": team}):
             case (workspace, Person() | Bot() as holder) if workspace.directory.team.id == team:
-                is_refused = token in workspace.rules.refused_tokens
+                is_refused = token in workspace.rules.refused_tokens or bool(self._installations.problem(token))
                 return holder, None if is_refused else workspace.files.get(file_id)
         return None, None
 

@@ -16,10 +16,10 @@ from local_slack.methods import agents, canvases, chat, conversations, lists, st
 from local_slack.methods.app import APP_TOKEN_SCOPES, MissingScope
 from local_slack.methods.calls import METHODS, Arguments, Call, read_arguments, token_of
 from local_slack.methods.files import DOWNLOAD, UPLOAD, FileServer
+from local_slack.methods.oauth import OAUTH_LIMITS, answer_of, check_team, client_of
 from local_slack.methods.rate_limits import TIER_3, TIER_4
 from local_slack.workspace.errors import SlackRefused
 from local_slack.workspace.people import AppToken, Holder
-from local_slack.workspace.workspace import holder_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -27,15 +27,18 @@ if TYPE_CHECKING:
     from local_slack.json_limits import Json
     from local_slack.methods.app import App
     from local_slack.methods.rate_limits import MethodRateLimiter
+    from local_slack.workspace.installations import Installations
     from local_slack.workspace.workspace import Workspace
 
-# The limits of all methods; these three do not act in a workspace, `WebApi` answers them itself.
+# The limits of all methods; the first ones do not act in a workspace, `WebApi` answers them itself.
 SLACK_LIMITS = {
     "api.test": TIER_4,
     "apps.connections.open": TIER_3,
     "apps.manifest.export": TIER_3,
+    **OAUTH_LIMITS,
     **{name: method.limits for name, method in METHODS.items()},
 }
+_SECRET = ("token", "client_secret", "refresh_token")
 METHOD_NAMES = tuple(sorted(SLACK_LIMITS))
 # What faults can be announced for: the methods, and the transfers of files to and from the app.
 FAULTY = (*METHOD_NAMES, DOWNLOAD, UPLOAD)
@@ -51,6 +54,7 @@ class _Request:
     workspace: Workspace
     values: Mapping[str, Any]
     base_url: str
+    client: tuple[str, str]
 
 
 class WebApi:
@@ -68,6 +72,7 @@ class WebApi:
         app: App,
         open_socket: Callable[[], str],
         on_call: Callable[[Json], None],
+        installations: Installations,
     ) -> None:
         self._workspaces = workspaces
         self._faults = coming_faults
@@ -75,13 +80,14 @@ class WebApi:
         self._app = app
         self._open_socket = open_socket
         self._on_call = on_call
+        self._installations = installations
 
     def routes(self) -> list[web.RouteDef]:
         api = "/api/{method}"
         return [
             web.get(api, self.handle),
             web.post(api, self.handle),
-            *FileServer(self._workspaces, self._transfer).routes(),
+            *FileServer(self._workspaces, self._transfer, self._installations).routes(),
         ]
 
     async def _transfer(self, name: str, http: web.Request, answer: Callable[[], web.Response]) -> web.StreamResponse:
@@ -108,9 +114,9 @@ class WebApi:
 
     def _request(self, http: web.Request, values: Mapping[str, Any]) -> _Request:
         token = token_of(http, values)
-        workspace, holder = holder_of(token, self._workspaces) or (self._workspaces[0], None)
+        workspace, holder = self._installations.find(token, values) or (self._workspaces[0], None)
         base_url = f"{http.scheme}://{http.host}/"
-        return _Request(http.match_info["method"], token, holder, workspace, values, base_url)
+        return _Request(http.match_info["method"], token, holder, workspace, values, base_url, client_of(http))
 
     def _answer(self, request: _Request) -> web.Response:
         args = Arguments(request.values)
@@ -126,7 +132,7 @@ class WebApi:
             headers["X-Accepted-OAuth-Scopes"] = ",".join(needed)
         return web.json_response(body, headers=headers)
 
-    def _result(self, request: _Request, args: Arguments) -> Json:
+    def _result(self, request: _Request, args: Arguments) -> Json:  # noqa: C901 - a case for each kind of method
         name = request.method
         if name == "api.test":
             if error := args.text("error"):
@@ -138,6 +144,10 @@ class WebApi:
             if args.required("app_id") != self._app.bot.app_id:
                 raise SlackRefused("invalid_app_id")
             return {"manifest": self._app.manifest(messages_tab=request.workspace.rules.messages_tab)}
+        if name in OAUTH_LIMITS:
+            return answer_of(name, args, request.token, request.client, self._installations, self._app)
+        if error := self._installations.problem(request.token):
+            raise SlackRefused(error)
         holder = _authenticated(request)
         if name == "apps.connections.open" and isinstance(holder, AppToken):
             return {"url": self._open_socket()}
@@ -146,7 +156,12 @@ class WebApi:
         if request.workspace.directory.is_under_test(holder):
             self._app.check_scopes(METHODS[name].scopes(args))
         args.need(*METHODS[name].needs)
-        return METHODS[name].answer(Call(request.workspace, holder, args, self._app, request.base_url))
+        check_team(name, args, request.token, self._installations)
+        answer = METHODS[name].answer(Call(request.workspace, holder, args, self._app, request.base_url))
+        if name == "auth.test" and (whole := self._installations.organisation) is not None:
+            is_whole = self._installations.is_of_organisation(request.token)
+            answer = {**answer, "enterprise_id": whole.id, "is_enterprise_install": is_whole}
+        return answer
 
 
 async def meet(  # noqa: PLR0911 - one per kind of fault
@@ -188,7 +203,7 @@ def _record(request: _Request, fault: Fault | None, answer: web.StreamResponse) 
         "method": request.method,
         "by": by,
         "team": request.workspace.directory.team.id,
-        "arguments": {name: value for name, value in request.values.items() if name != "token"},
+        "arguments": {name: value for name, value in request.values.items() if name not in _SECRET},
         "status": None if dropped else answer.status,
         "answer": json.loads(text) if text else {},
         "fault": kind_of(type(fault)) if fault else None,

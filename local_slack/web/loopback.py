@@ -12,6 +12,8 @@ if TYPE_CHECKING:
     from aiohttp.typedefs import Handler
 
 _HOST = re.compile(r"(?:\[([0-9A-Fa-f:.]+)\]|([\w.-]+))(?::\d+)?")
+# Pages to which other sites may link.
+_OPEN = ("/", "/oauth/v2/authorize")
 _FOREIGN_SITES = ("cross-site", "same-site")
 
 
@@ -46,7 +48,7 @@ def _refusal(request: web.Request) -> str | None:
     if origin is not None and origin != f"http://{host}":
         return f"local_slack does not accept requests from pages of {origin!r}\n"
     foreign = request.headers.get("Sec-Fetch-Site") in _FOREIGN_SITES
-    if foreign and request.path != "/":
+    if foreign and request.path not in _OPEN:
         return "local_slack does not accept requests from other sites; open its own page\n"
     return None
 

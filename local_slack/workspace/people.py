@@ -28,6 +28,15 @@ class Team:
     name: str = "Playground"
     domain: str = "local"
     number: int = 0
+    is_in_organisation: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Organisation:
+    """An organisation of Enterprise Grid, to which all teams belong."""
+
+    id: str
+    name: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,12 +185,20 @@ def _person(name: str, real_name: str, number: int, team: Team) -> Person:
     )
 
 
+def organisation_named(name: str) -> Organisation:
+    """Return the organisation with this name; raises ValueError for one without letters and digits."""
+    part = re.sub(r"[^A-Z0-9]", "", name.upper())
+    if not part:
+        raise ValueError(f"an organisation's name must contain letters or digits: {name!r}")
+    return Organisation(f"E0{part}", name)
+
+
 def _bot(name: str, team: Team) -> Bot:
-    """Return the bot in this team; its app and app token are the same in all teams."""
-    part = _readable(name)
+    """Return the bot in this team; its app and app token are the same in all teams, in an organisation its id, too."""
+    part, number = _readable(name), 0 if team.is_in_organisation else team.number
     return Bot(
-        id=f"U{team.number}{part}",
-        bot_id=f"B{team.number}{part}",
+        id=f"U{number}{part}",
+        bot_id=f"B{number}{part}",
         app_id=f"A0{part}",
         name=name,
         real_name=name.capitalize(),
