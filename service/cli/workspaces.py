@@ -77,7 +77,8 @@ def remove(config_path: Path | None, url: str | None, installation_id: str) -> N
             except NotInstalled:
                 token = ""
             problem = await _uninstalled(environment, token) if token else ""
-            if not await found.remove(installation_id):
+            # A service that hears of the end removes it, too.
+            if not await found.remove(installation_id) and not token:
                 raise NotUsable(f"There is no installation {installation_id!r}. `amplifier-slack workspaces list`.")
             return problem
 

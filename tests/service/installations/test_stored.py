@@ -1,0 +1,159 @@
+"""Tokens of installations: encrypted, renewed in time by one replica, and gone with their installation."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+from contextlib import aclosing
+
+import pytest
+from installing import calls, code_of
+from slack_sdk.oauth.installation_store import Installation as SlackInstallation
+from slack_sdk.web.async_client import AsyncWebClient
+
+from connector.setup import Installation, NotInstalled
+from local_slack import Client as SlackApp
+from local_slack import ErrorResponse, LocalSlack
+from orchestrator_interactive.storage.retry import StoreRetryPolicy
+from service.config.credentials import Client
+from service.installations.stored import StoredInstallations, StoredStates
+from service.store import open_run_store
+from service.vault import Vault
+
+OLD, NEW = (base64.b64encode(bytes([number]) * 32).decode() for number in (1, 2))
+RETURN = "http://127.0.0.1/r"
+LIFE_S = 43_200.0
+
+
+class Clock:
+    now_s = 1_795_000_000.0
+
+    def __call__(self) -> float:
+        return self.now_s
+
+
+@pytest.fixture
+def clock():
+    return Clock()
+
+
+@pytest.fixture
+async def slack(clock):
+    async with LocalSlack(client=SlackApp("1.2", "s3cret"), installed=(), rotation_s=LIFE_S, clock=clock) as slack:
+        yield slack
+
+
+@pytest.fixture
+async def store(url):
+    async with aclosing(await open_run_store(url)) as store:
+        yield store
+
+
+@pytest.fixture
+async def replica(slack, store, clock):
+    """Create the installations of one more replica."""
+
+    def replica(keys=None, *, renews=True):
+        client = Client("1.2", "s3cret") if renews else None
+        web = AsyncWebClient(base_url=slack.api_url)
+        vault = Vault(keys or {"k1": OLD})
+        return StoredInstallations(store, StoreRetryPolicy(), vault, client, web, clock)
+
+    return replica
+
+
+@pytest.fixture
+async def stored(replica, slack, clock):
+    """A replica with an installation in the first workspace."""
+    stored, web = replica(), AsyncWebClient(base_url=slack.api_url)
+    code = await code_of(slack, slack.team_id, RETURN)
+    answer = await web.oauth_v2_access(client_id="1.2", client_secret="s3cret", code=code, redirect_uri=RETURN)
+    await stored.async_save(
+        SlackInstallation(
+            user_id=slack.person("ana").id,
+            team_id=slack.team_id,
+            team_name="Playground",
+            bot_token=answer["access_token"],
+            bot_refresh_token=answer["refresh_token"],
+            bot_token_expires_at=int(clock.now_s) + answer["expires_in"],
+        )
+    )
+    return stored
+
+
+async def is_valid(slack, token) -> bool:
+    return (await AsyncWebClient(token, base_url=slack.api_url).auth_test())["team_id"] == slack.team_id
+
+
+async def test_one_of_many_replicas_renews_a_token_two_hours_before_its_end(stored, replica, slack, clock):
+    others = [replica() for _ in range(5)]
+    first = await stored.token(slack.team_id)
+    clock.now_s += LIFE_S - 7_300
+    assert {await each.token(slack.team_id) for each in (stored, *others)} == {first}
+    clock.now_s += 200
+    found = await asyncio.gather(*(each.token(slack.team_id) for each in (stored, *others) for _ in range(3)))
+    assert len(calls(slack, "oauth.v2.access")) == 2
+    for token in set(found):
+        assert await is_valid(slack, token)
+    clock.now_s += 11
+    [renewed] = {await each.token(slack.team_id) for each in (stored, *others)}
+    assert renewed != first
+    clock.now_s += 7_300  # the first one has expired
+    assert await is_valid(slack, await stored.token(slack.team_id))
+
+
+async def test_a_renewal_that_slack_refuses_is_repeated_after_a_minute(stored, slack, clock):
+    first = await stored.token(slack.team_id)
+    clock.now_s += LIFE_S - 7_000
+    slack.faults.next("oauth.v2.access", ErrorResponse("internal_error"))
+    assert await stored.token(slack.team_id) == first
+    clock.now_s += 11
+    assert await stored.token(slack.team_id) == first
+    clock.now_s += 61
+    assert await stored.token(slack.team_id) != first
+
+
+async def test_no_token_is_readable_in_the_store_and_a_new_key_takes_over(stored, replica, store, slack, clock):
+    token = await stored.token(slack.team_id)
+    document = (await store.documents("installations"))[slack.team_id]
+    assert token not in str(document)
+    assert document["sealed"].startswith("k1.")
+    assert await replica({"k2": NEW, "k1": OLD}).token(slack.team_id) == token
+    document = (await store.documents("installations"))[slack.team_id]
+    assert document["sealed"].startswith("k2.")
+    assert await replica({"k2": NEW}).token(slack.team_id) == token
+    with pytest.raises(NotInstalled):
+        await replica().token(slack.team_id)  # the key is missing
+    moved = {**document, "team": "T9OTHER"}
+    await store.put_document("installations", "T9OTHER", moved)
+    with pytest.raises(NotInstalled):
+        await replica({"k2": NEW}).token("T9OTHER")
+
+
+async def test_an_end_removes_an_installation_but_not_a_newer_one(stored, slack, clock):
+    assert list(await stored.all()) == [Installation(slack.team_id)]
+    await stored.end(slack.team_id, clock.now_s - 60)
+    assert list(await stored.all()) == [Installation(slack.team_id)]
+    [listed] = await stored.listed()
+    assert (listed.name, listed.by) == ("Playground", slack.person("ana").id)
+    await stored.end(slack.team_id, clock.now_s)
+    assert list(await stored.all()) == []
+    with pytest.raises(NotInstalled):
+        await stored.token(slack.team_id)
+    await stored.end(slack.team_id, clock.now_s)
+
+
+async def test_a_command_renews_no_token(stored, replica, slack, clock):
+    first = await stored.token(slack.team_id)
+    clock.now_s += LIFE_S - 60
+    assert await replica(renews=False).token(slack.team_id) == first
+
+
+async def test_a_state_is_valid_once_and_for_ten_minutes_at_every_replica(store, clock):
+    here, there = (StoredStates(store, StoreRetryPolicy(), clock) for _ in range(2))
+    state, late = await here.async_issue(), await here.async_issue()
+    assert sorted(await asyncio.gather(*(each.async_consume(state) for each in (here, there)))) == [False, True]
+    assert not await there.async_consume(state)
+    assert not await there.async_consume("guess")
+    clock.now_s += 601
+    assert not await there.async_consume(late)
