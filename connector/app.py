@@ -43,7 +43,7 @@ from connector.slack_api.received import LIMITED, ReceivedHistory
 from connector.workspaces import InstalledWorkspaces, Workspace, WorkspaceSettings
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+    from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
     from contextlib import AbstractAsyncContextManager
 
     from connector.inbound.access_policy import AccessPolicy
@@ -221,7 +221,7 @@ async def _one(shared: _Shared) -> AsyncIterator[_Served]:
     """
     client = shared.open_client(shared.access.bot_token)
     identity = await _identity(shared, client)
-    async with _workspace(shared, client, identity) as workspace:
+    async with _workspace(shared, client, identity) as workspace, _open(workspace.closed):
         yield {identity.team: workspace}, workspace.dispatcher.receive, workspace.worker_pool.suspend
 
 
@@ -259,6 +259,7 @@ async def _installed(shared: _Shared, installations: Installations) -> AsyncIter
                 yield workspace
             finally:
                 keeping.cancel()
+                await asyncio.wait((keeping,))
 
     async def keep_token(installation: Installation, client: AsyncWebClient, workspace: Workspace) -> None:
         while True:
@@ -304,8 +305,9 @@ async def _workspace(shared: _Shared, web_client: AsyncWebClient, identity: Iden
             ChannelTopics(client),
             settings.options.bots,
             identity.bot_id,
+            settings.elsewhere,
         )
-        async with _open(client), BackgroundTasks(client, shared.calls_late_s, options=settings.options) as background:
+        async with BackgroundTasks(client, shared.calls_late_s, options=settings.options) as background:
             admitter = Admitter(
                 background,
                 router,
@@ -338,16 +340,18 @@ async def _workspace(shared: _Shared, web_client: AsyncWebClient, identity: Iden
                 shared.schedules,
                 shared.memory,
             )
-            async with WorkerPool(context, runs, shared.shutdown_grace_s, shared.tools_grace_s) as worker_pool:
+            unattended = Unattended(runs, router, admitter.policy, background)
+            async with (
+                shared.joined(unattended),
+                WorkerPool(context, runs, shared.shutdown_grace_s, shared.tools_grace_s) as worker_pool,
+            ):
                 intake = Intake(context, runs, worker_pool, admitter, identity.user)
                 keep = None if received is None else partial(_keep, received, admitter.policy)
                 dispatcher = Dispatcher(shared.open_client(None), web_client.token or "", identity, intake, keep)
                 await dispatcher.add_listeners(shared.listeners)
-                unattended = Unattended(runs, router, admitter.policy, background)
-                async with shared.joined(unattended):
-                    log.info("workspace.open", team=team, bot_user=identity.user)
-                    parts = scheduler, worker_pool, router, admitter, background, unattended
-                    yield Workspace(dispatcher, *parts)
+                log.info("workspace.open", team=team, bot_user=identity.user)
+                parts = scheduler, worker_pool, router, admitter, background, unattended
+                yield Workspace(dispatcher, *parts, client.closed)
 
 
 async def _keep(received: ReceivedHistory, policy: AccessPolicy, event: dict[str, Any]) -> None:
@@ -382,7 +386,7 @@ async def _transport(
 
 
 @asynccontextmanager
-async def _open(client: SlackClient) -> AsyncIterator[None]:
+async def _open(closed: Callable[[], Coroutine[Any, Any, SlackCallFailed]]) -> AsyncIterator[None]:
     """Run the body until Slack rejects the app's credentials.
 
     Raises:
@@ -392,7 +396,7 @@ async def _open(client: SlackClient) -> AsyncIterator[None]:
     refused: list[SlackCallFailed] = []
 
     async def watch() -> None:
-        refused.append(await client.closed())
+        refused.append(await closed())
         if body is not None:
             body.cancel()
 

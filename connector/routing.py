@@ -42,25 +42,39 @@ class Router:
         topics: ChannelTopics | None = None,
         bots: BotRules = _NO_BOTS,
         own_bot: str = "",
+        elsewhere: frozenset[str] = frozenset(),
     ) -> None:
         self.team = team
         self._topics = topics
         self._own_bot = own_bot
-        self.configure(instances, channels or {}, bots)
+        self.configure(instances, channels or {}, bots, elsewhere)
         self._runs = runs
         self.bot_user = bot_user
 
     def configure(
-        self, instances: Sequence[Instance], channels: Mapping[str, ChannelRules], bots: BotRules = _NO_BOTS
+        self,
+        instances: Sequence[Instance],
+        channels: Mapping[str, ChannelRules],
+        bots: BotRules = _NO_BOTS,
+        elsewhere: frozenset[str] = frozenset(),
     ) -> None:
-        """Replace the instances (the first one is the default), the rules of channels by their ids, and of bots."""
+        """Replace the instances (the first one is the default), the rules of channels by their ids, and of bots.
+
+        `elsewhere` are the lower-case names of instances that only other workspaces have.
+        """
         self._instances = {instance.name.lower(): instance for instance in instances}
         self._default = instances[0]
+        self._elsewhere = elsewhere
         self._channels = channels
         self.bots = bots
 
     def instance(self, name: str) -> Instance:
-        """Return the instance of this name; one that is no longer configured posts as the default instance does."""
+        """Return the instance of this name; one that is no longer configured posts as the default instance does.
+
+        In place of one that only other workspaces have, the default instance answers.
+        """
+        if name.lower() in self._elsewhere:
+            return self._default
         return self._instances.get(name.lower()) or replace(self._default, name=name)
 
     def names(self, first: str = "") -> list[str]:

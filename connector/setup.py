@@ -108,8 +108,8 @@ class Installations(Protocol):
             NotInstalled: it was removed.
         """
 
-    async def end(self, installation_id: str, at_s: float) -> None:
-        """Remove an installation that ended at a time, in seconds since the epoch, unless it is newer."""
+    async def end(self, installation_id: str) -> None:
+        """Remove an installation that has ended, as Slack says, unless its present token works."""
 
 
 @dataclass(frozen=True, slots=True)

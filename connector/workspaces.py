@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Self
@@ -11,12 +10,12 @@ from typing import TYPE_CHECKING, Any, Self
 import structlog
 
 from connector.inbound.access_policy import LatestEntries
-from connector.inbound.dispatcher import DONE, NOT_NOW, Reply, teams_of
+from connector.inbound.dispatcher import DONE, NOT_NOW, Reply, team_of
 from connector.setup import GRANTED, INSTALLATION_EVENTS, UNINSTALLED, WITHDRAWN, ConnectionRefused
 from connector.slack_api.errors import Backoff, error_boundary
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Mapping, Sequence
+    from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
     from contextlib import AbstractAsyncContextManager
     from types import TracebackType
 
@@ -29,6 +28,7 @@ if TYPE_CHECKING:
     from connector.routing import Router
     from connector.runs.background_tasks import BackgroundTasks
     from connector.setup import Installation, Installations
+    from connector.slack_api.errors import SlackCallFailed
     from connector.slack_api.rate_limiter import RateLimiter
 
     OpenWorkspace = Callable[[Installation, str], AbstractAsyncContextManager["Workspace"]]
@@ -41,6 +41,8 @@ _LOOK_EVERY_S = 15.0
 # How long an unknown workspace is not looked for again.
 _UNKNOWN_S = 5.0
 _MOST_UNKNOWN = 1_000
+# How often the workspaces of an organisation are listed, and how long an event waits for the list.
+_LIST_EVERY_S, _LIST_WITHIN_S = 300.0, 2.0
 _RETRY = Backoff(1.0, 60.0, jitter=0.5)
 
 
@@ -52,6 +54,8 @@ class WorkspaceSettings:
     channels: Mapping[str, ChannelRules]
     policy: AccessRules
     options: SlackOptions
+    # Lower-case names of instances that only other workspaces have.
+    elsewhere: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,10 +69,12 @@ class Workspace:
     admitter: Admitter
     background: BackgroundTasks
     unattended: Unattended
+    # Waits until Slack revokes the access.
+    closed: Callable[[], Coroutine[Any, Any, SlackCallFailed]]
 
     def configure(self, settings: WorkspaceSettings) -> None:
         """Replace settings; an active run keeps its instance."""
-        self.router.configure(settings.instances, settings.channels, settings.options.bots)
+        self.router.configure(settings.instances, settings.channels, settings.options.bots, settings.elsewhere)
         self.admitter.policy.rules = settings.policy
         self.background.options = settings.options
 
@@ -98,8 +104,10 @@ class InstalledWorkspaces:
         self._open_workspace = open_workspace
         self._teams_of = teams_of
         self._lives: dict[str, _Life] = {}
-        # The known workspaces of each organisation.
+        # The known workspaces of each organisation, the time when Slack listed them, and the lists at work.
         self._granted: dict[str, set[str]] = {}
+        self._listed_s: dict[str, float] = {}
+        self._listing: dict[str, asyncio.Task[None]] = {}
         self._unknown: LatestEntries[float] = LatestEntries(_MOST_UNKNOWN)
         self._looking = asyncio.Lock()
         self._has_changed = asyncio.Event()
@@ -118,13 +126,13 @@ class InstalledWorkspaces:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if self._watching is not None:
-            self._watching.cancel()
-            await asyncio.wait([self._watching])
-        lives = list(self._lives.values())
-        for life in lives:
-            life.over.set()
-        if tasks := [life.task for life in lives if life.task is not None]:
+        tasks = [*self._listing.values(), *(() if self._watching is None else (self._watching,))]
+        for task in tasks:
+            task.cancel()
+        for team, life in list(self._lives.items()):
+            self._end(team, life)
+            tasks += () if life.task is None else (life.task,)
+        if tasks:
             await asyncio.wait(tasks)
 
     def suspend(self) -> None:
@@ -133,28 +141,23 @@ class InstalledWorkspaces:
             workspace.worker_pool.suspend()
 
     async def receive(self, body: dict[str, Any]) -> Reply:
-        """Handle a payload in its workspace; one for an unknown workspace is ignored."""
+        """Handle a payload in the workspace that it is for; one for an unknown workspace is ignored."""
         event = body.get("event")
         if isinstance(event, dict) and event.get("type") in INSTALLATION_EVENTS:
             with error_boundary("installation.not_changed", slack_event=event["type"]):
                 await self._change(event, body)
                 return DONE
             return NOT_NOW
-        teams = list(dict.fromkeys(teams_of(body)))
-        if not self._known(teams):
+        team = team_of(body)
+        if team not in self._lives:
             with error_boundary("installations.not_read"):
-                await self._look_for(teams, _enterprise_of(body))
-        match self._known(teams):
-            case [team, *_] if team in self.open:
-                return await self.open[team].dispatcher.receive(body)
-            case []:
-                log.info("slack.other_team", teams=teams, type=body.get("type"))
-                return DONE
-        return NOT_NOW
-
-    def _known(self, teams: Sequence[str]) -> list[str]:
-        """Return those of the workspaces that are served, the open ones first."""
-        return sorted((team for team in teams if team in self._lives), key=lambda team: team not in self.open)
+                await self._look_for(team, _enterprise_of(body))
+        if team in self.open:
+            return await self.open[team].dispatcher.receive(body)
+        if team in self._lives:
+            return NOT_NOW
+        log.info("slack.other_team", team=team, type=body.get("type"))
+        return DONE
 
     async def _change(self, event: dict[str, Any], body: dict[str, Any]) -> None:
         """Follow an event about installations.
@@ -164,23 +167,25 @@ class InstalledWorkspaces:
         """
         kind, enterprise = event["type"], _enterprise_of(body)
         if kind in (GRANTED, WITHDRAWN):
-            teams, known = set(event.get("team_ids") or ()), self._granted.setdefault(enterprise, set())
-            self._granted[enterprise] = known | teams if kind == GRANTED else known - teams
+            if kind == WITHDRAWN and enterprise in self._granted:
+                self._granted[enterprise] -= set(event.get("team_ids") or ())
+            self._listed_s.pop(enterprise, None)
         elif kind == UNINSTALLED or (event.get("tokens") or {}).get("bot"):
-            ended = enterprise or next(iter(teams_of(body)), "")
+            ended = enterprise or team_of(body)
             log.info("installation.ended", installation=ended, slack_event=kind)
-            await self._installations.end(ended, float(body.get("event_time") or time.time()))
+            await self._installations.end(ended)
         await self._look()
 
-    async def _look_for(self, teams: Sequence[str], enterprise: str) -> None:
+    async def _look_for(self, team: str, enterprise: str) -> None:
         """Look for the installation of an unknown workspace, which may be new."""
-        now_s, name = asyncio.get_running_loop().time(), (teams or ["nowhere"])[0]
-        if now_s - self._unknown.get(name, -_UNKNOWN_S) < _UNKNOWN_S:
-            return
-        self._unknown[name] = now_s
-        if enterprise in self._granted and teams:
-            self._granted[enterprise].add(teams[0])
-        await self._look()
+        now_s = asyncio.get_running_loop().time()
+        if now_s - self._unknown.get(team, -_UNKNOWN_S) >= _UNKNOWN_S:
+            self._unknown[team] = now_s
+            self._listed_s.pop(enterprise, None)
+            await self._look()
+        if (listing := self._listing.get(enterprise)) is not None:
+            await asyncio.wait((listing,), timeout=_LIST_WITHIN_S)
+            await self._look()
 
     async def _watch(self) -> None:
         while True:
@@ -198,28 +203,48 @@ class InstalledWorkspaces:
             StoreError: the installations cannot be read.
         """
         async with self._looking:
-            wanted: dict[str, Installation] = {}
-            for each in await self._installations.all():
+            present = await self._installations.all()
+            wanted = {each.team: each for each in present if each.team}
+            organisations = [each for each in present if not each.team]
+            for gone in self._granted.keys() - {each.id for each in organisations}:
+                del self._granted[gone]
+                self._listed_s.pop(gone, None)
+            for each in organisations:
+                self._list(each)
                 # The installation in a workspace counts before that in its organisation.
-                wanted |= {team: each for team in await self._of(each) if each.team or team not in wanted}
+                wanted |= {team: each for team in self._granted.get(each.id, ()) if team not in wanted}
             for team, life in list(self._lives.items()):
                 if wanted.get(team) != life.installation:
-                    life.over.set()
+                    self._end(team, life)
             for team, installation in wanted.items():
                 if team not in self._lives:
                     life = self._lives[team] = _Life(installation)
                     life.task = asyncio.create_task(self._live(team, life))
 
-    async def _of(self, installation: Installation) -> Sequence[str]:
-        """Return the workspaces of an installation."""
-        if installation.team:
-            return [installation.team]
-        if installation.id not in self._granted:
+    def _list(self, organisation: Installation) -> None:
+        """Ask Slack for the workspaces of an organisation, unless they are known or being asked for."""
+        name, now_s = organisation.id, asyncio.get_running_loop().time()
+        if name in self._listing or now_s - self._listed_s.get(name, -_LIST_EVERY_S) < _LIST_EVERY_S:
+            return
+        self._listed_s[name] = now_s
+
+        async def listed() -> None:
             try:
-                self._granted[installation.id] = set(await self._teams_of(installation))
-            except ConnectionRefused as e:
-                log.error("installation.refused", installation=installation.id, problem=str(e))  # noqa: TRY400 - the message gives the reason
-        return sorted(self._granted.get(installation.id, ()))
+                with error_boundary("installation.not_listed", installation=name):
+                    self._granted[name] = set(await self._teams_of(organisation))
+                    self._has_changed.set()
+                    return
+                self._listed_s[name] -= _LIST_EVERY_S - _LOOK_EVERY_S  # again soon
+            finally:
+                del self._listing[name]
+
+        self._listing[name] = asyncio.create_task(listed())
+
+    def _end(self, team: str, life: _Life) -> None:
+        """End a life; one that is not open yet may wait for Slack, so it is cancelled."""
+        life.over.set()
+        if team not in self.open and life.task is not None:
+            life.task.cancel()
 
     async def _live(self, team: str, life: _Life) -> None:
         """Serve a workspace until its life is over."""
@@ -230,7 +255,7 @@ class InstalledWorkspaces:
                     async with self._open_workspace(life.installation, team) as workspace:
                         self.open[team] = workspace
                         failures = 0
-                        await life.over.wait()
+                        await _first_of(life.over.wait(), workspace.closed())
                 except ConnectionRefused as e:
                     log.error("workspace.refused", team=team, problem=str(e))  # noqa: TRY400 - the message gives the reason
                 except Exception:  # a Slack handler's border: the other workspaces continue
@@ -244,6 +269,16 @@ class InstalledWorkspaces:
         finally:
             self._lives.pop(team, None)
             self._has_changed.set()  # there may be a new installation
+
+
+async def _first_of(*works: Coroutine[Any, Any, object]) -> None:
+    """Wait until one of these has ended, and cancel the others."""
+    tasks = [asyncio.create_task(work) for work in works]
+    try:
+        await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for task in tasks:
+            task.cancel()
 
 
 def _enterprise_of(body: dict[str, Any]) -> str:

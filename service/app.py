@@ -7,7 +7,7 @@ import gc
 import socket
 import time
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib.metadata import version
 from typing import TYPE_CHECKING
 from uuid import uuid4
@@ -203,7 +203,10 @@ class _LiveParts:
 
 
 def _limits(config: ServiceConfig) -> RunLimits:
-    return RunLimits(**config.limits.model_dump())
+    limits = RunLimits(**config.limits.model_dump())
+    if config.installations.is_on and limits.runs_per_workspace is None:  # so that no workspace takes all
+        limits = replace(limits, runs_per_workspace=max(1, limits.runs // 2))
+    return limits
 
 
 def _settings(config: ServiceConfig, team: str) -> WorkspaceSettings:
@@ -243,6 +246,7 @@ def _settings(config: ServiceConfig, team: str) -> WorkspaceSettings:
             cards=slack.status == "cards",
             files=FileLimits(slack.max_file_mb * 1_000_000, slack.file_timeout_s),
         ),
+        frozenset(map(str.lower, config.instances.keys() - set(names))),
     )
 
 
@@ -378,7 +382,7 @@ async def _installing(  # noqa: PLR0913, PLR0917 - the parts of a service
     async with aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=_SLACK_WITHIN_S)) as http:
         web = AsyncWebClient(base_url=api_url(environment), session=http)
         installations = StoredInstallations(store, retry, vault, client, web)
-        states, public_url = StoredStates(store, retry), config.connections.public_url
+        states, public_url = StoredStates(store, retry, vault), config.connections.public_url
         pages = InstallationPages(
             config.installations,
             lambda: [config.instances[name].persona.name for name in names if name in config.instances],
@@ -388,7 +392,10 @@ async def _installing(  # noqa: PLR0913, PLR0917 - the parts of a service
             installations,
             states,
         )
-        yield installations, pages
+        try:
+            yield installations, pages
+        finally:
+            await installations.drained()
 
 
 def _model_of(runs: StoredRuns) -> HostFunction:

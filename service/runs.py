@@ -399,13 +399,19 @@ class StoredRuns:
         while True:
             are_more = False
             for workspace in list(self._listeners):
-                most = min(self._most_owned - len(self._leases()), _MOST_AT_A_TIME)
+                most = min(self._room_of(workspace), _MOST_AT_A_TIME)
                 due = await self._retrying(partial(self._store.due, workspace, most)) if most > 0 else []
                 for conversation_id in due:
                     self._notify_listeners(conversation_id)
                 are_more |= len(due) == most and not self._retry.unsettled_s(self._lease_s)
             wait_s = _LOOK_AGAIN_S if are_more else _LOOK_EVERY_S
             await asyncio.sleep(wait_s * random.uniform(0.75, 1.25))  # noqa: S311 - jitter between replicas
+
+    def _room_of(self, workspace: str) -> int:
+        """Return how many more conversations this process may own in a workspace: of several, no one takes all."""
+        owned = [workspace_of(lease.conversation_id) for lease in self._leases()]
+        share = self._most_owned if len(self._listeners) == 1 else self._most_owned // 2
+        return min(self._most_owned - len(owned), share - owned.count(workspace))
 
     async def _retrying(self, ask: Callable[[], Awaitable[T]]) -> T:
         """Retry a store call until it succeeds.

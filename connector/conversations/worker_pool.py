@@ -59,15 +59,17 @@ class WorkerPool:
         """Suspend the runs and hand their conversations over; then cancel runs and workers that have not ended."""
         self.suspend()
         last_s = min(_CANCEL_BEFORE_S, self._grace_s / 2)
-        await self._ended(min(self._tools_grace_s, self._grace_s - last_s))
-        for worker in self._workers.values():
-            worker.cancel()
-        await self._ended(last_s / 2)
-        for task in self._tasks.values():
-            task.cancel()
-        await self._ended(last_s / 2)
-        for end in self._unwatch:
-            end()
+        try:
+            await self._ended(min(self._tools_grace_s, self._grace_s - last_s))
+            for worker in self._workers.values():
+                worker.cancel()
+            await self._ended(last_s / 2)
+        finally:
+            for task in self._tasks.values():
+                task.cancel()
+            await self._ended(last_s / 2)
+            for end in self._unwatch:
+                end()
 
     async def _ended(self, within_s: float) -> None:
         if self._tasks:

@@ -361,6 +361,24 @@ def teams_of(body: dict[str, Any]) -> Iterator[str]:
             yield place
 
 
+def team_of(body: dict[str, Any]) -> str:
+    """Return the workspace of the installation that a payload is for; blank: it names none.
+
+    An event is for its first authorization. A click is for the workspace of the app's view or message; the person may
+    be in another one.
+    """
+    event, view, message = (body.get(name) for name in ("event", "view", "message"))
+    authorizations = [each for each in body.get("authorizations") or () if isinstance(each, dict)]
+    named: list[tuple[Any, str]] = [(view, "app_installed_team_id"), (message, "team"), (body.get("team"), "id")]
+    if isinstance(event, dict):
+        named = [(authorizations[0] if authorizations else None, "team_id"), (body, "context_team_id")]
+    for where, name in (*named, (body, "team_id")):
+        place = where.get(name) if isinstance(where, dict) else None
+        if isinstance(place, str) and place.startswith("T"):
+            return place
+    return ""
+
+
 def parse_json(text: str) -> Any:
     """Parse untrusted JSON, and bound its nesting, so that no later copy or serialization exhausts the stack.
 

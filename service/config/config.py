@@ -300,7 +300,7 @@ class LimitsConfig(Section):
 
     Args:
         runs: in total.
-        runs_per_workspace: in one workspace. Default: as many as in total.
+        runs_per_workspace: in one workspace. Default: with `installations` half of `runs`, else all.
         runs_per_channel: in one channel.
         runs_per_person: started by one person.
     """

@@ -7,6 +7,7 @@ import logging
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
+import aiohttp
 import structlog
 from slack_bolt.adapter.aiohttp import to_aiohttp_response, to_bolt_request
 from slack_bolt.error import BoltError
@@ -90,7 +91,7 @@ class InstallationPages:
             state_store=states,
             state_expiration_seconds=int(STATE_S),
         )
-        self._flow = _Flow(config, names, web, settings)
+        self._flow = _Flow(config, names, web, settings, installations)
 
     def add_routes(self, router: web.UrlDispatcher) -> None:
         """Add the paths of the pages."""
@@ -131,10 +132,12 @@ class _Flow(AsyncOAuthFlow):
         names: Callable[[], list[str]],
         web: AsyncWebClient,
         settings: AsyncOAuthSettings,
+        installations: StoredInstallations,
     ) -> None:
         super().__init__(client=web, settings=settings, logger=logging.getLogger(__name__))
         self._config = config
         self._names = names
+        self._installations = installations
 
     async def build_install_page_html(self, url: str, request: AsyncBoltRequest) -> str:
         """Return the page that leads to Slack."""
@@ -154,16 +157,20 @@ class _Flow(AsyncOAuthFlow):
     async def store_installation(self, request: AsyncBoltRequest, installation: Installation) -> None:
         """Store an installation, or give the token of one back that is not allowed."""
         ids = [each for each in (installation.team_id, installation.enterprise_id) if each]
+        name = installation.team_name or installation.enterprise_name or "This workspace"
+        refusal = f"{name} may not use this service. Ask its operator to allow {' or '.join(ids)}."
         if self._config.may_install(*ids):
-            await super().store_installation(request, installation)
-            return
+            place = installation.enterprise_id if installation.is_enterprise_install else installation.team_id
+            if await self._installations.has_room(str(place)):
+                await super().store_installation(request, installation)
+                return
+            refusal = "This service has as many workspaces as it can serve. Ask its operator."
         log.warning("installation.refused", workspace=installation.team_id, organisation=installation.enterprise_id)
         try:
             await self.client.auth_revoke(token=installation.bot_token)
-        except (SlackApiError, OSError) as e:
+        except (SlackApiError, aiohttp.ClientError, OSError) as e:
             log.warning("installation.not_revoked", problem=type(e).__name__)
-        name = installation.team_name or installation.enterprise_name or "This workspace"
-        raise NotAllowed(f"{name} may not use this service. Ask its operator to allow {' or '.join(ids)}.")
+        raise NotAllowed(refusal)
 
 
 def _page(status: int, text: str) -> BoltResponse:

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
+import base64
 import math
 import secrets
 import time
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import aiohttp
 import structlog
 from slack_sdk.errors import SlackApiError
 from slack_sdk.oauth.installation_store.async_installation_store import AsyncInstallationStore
@@ -29,8 +33,10 @@ if TYPE_CHECKING:
 log = structlog.get_logger(__name__)
 
 STATE_S = 600.0
-# Most installations of one service, and most that are in progress.
-MOST, _MOST_STATES = 5_000, 500
+# Most installations of one service.
+MOST = 5_000
+# Slack's errors for the token of an ended installation.
+_ENDED = {"account_inactive", "invalid_auth", "token_expired", "token_revoked"}
 # A token is renewed so long before its end; while one process renews it, the others wait.
 _RENEW_BEFORE_S, _RENEWING_S = 7_200.0, 60.0
 # Every workspace asks for its token each minute: one read serves many.
@@ -78,13 +84,13 @@ class StoredInstallations(AsyncInstallationStore):
         self._now_s = now_s
         # All documents, and when they were read.
         self._read: tuple[float, dict[str, dict[str, Any]]] = (-math.inf, {})
+        self._renewals: set[asyncio.Task[str]] = set()
 
     # For the connector
 
     async def all(self) -> Sequence[Installation]:
         """Return the present installations."""
-        self._read = (-math.inf, {})
-        return [Installation(each["team"], each["enterprise"]) for each in (await self._documents()).values()]
+        return [Installation(each["team"], each["enterprise"]) for each in (await self._fresh()).values()]
 
     async def token(self, installation_id: str) -> str:
         """Return the bot's token, renewed in time; see the protocol.
@@ -100,26 +106,46 @@ class StoredInstallations(AsyncInstallationStore):
             log.error("installation.unreadable", installation=installation_id, problem=str(e))  # noqa: TRY400 - no traceback
             raise NotInstalled from e
         now_s = self._now_s()
-        is_due = 0 < document["until_s"] - _RENEW_BEFORE_S < now_s and document["renewing_s"] + _RENEWING_S < now_s
-        if is_due and self._client is not None:
-            return await self._renewed(installation_id, document, tokens)
-        if not self._vault.is_current(document["sealed"]):
+        is_claimed = document["renewing_s"] + _RENEWING_S >= now_s
+        if 0 < document["until_s"] - _RENEW_BEFORE_S < now_s and not is_claimed and self._client is not None:
+            claimed = {**document, "renewing_s": now_s}
+            if not await self._replace(installation_id, document, claimed):
+                return await self.token(installation_id)
+            # Not cancelled with its caller: Slack accepts a refresh token once, so the answer has to be stored.
+            renewal = asyncio.create_task(self._renewed(installation_id, tokens))
+            self._renewals.add(renewal)
+            renewal.add_done_callback(self._renewals.discard)
+            return await asyncio.shield(renewal)
+        if not is_claimed and not self._vault.is_current(document["sealed"]):
             again = {**document, "sealed": self._vault.seal(tokens, _place(installation_id))}
             await self._replace(installation_id, document, again)
         return str(tokens["token"])
 
-    async def end(self, installation_id: str, at_s: float) -> None:
-        """Remove an installation, unless it is newer; see the protocol."""
-        self._read = (-math.inf, {})
-        document = (await self._documents()).get(installation_id)
-        if document is not None and document["at_s"] <= at_s:
-            await self.remove(installation_id)
+    async def end(self, installation_id: str) -> None:
+        """Remove an installation, if Slack no longer accepts its token; see the protocol."""
+        if self._web is None:
+            return
+        while (document := (await self._fresh()).get(installation_id)) is not None:
+            try:
+                token = self._vault.open(document["sealed"], _place(installation_id))["token"]
+                await self._web.auth_test(token=token)
+            except SlackApiError as e:
+                if e.response["error"] not in _ENDED:
+                    raise
+            except Sealed:
+                pass
+            else:
+                return  # it was installed again
+            if await self._replace(installation_id, document, {**document, "sealed": ""}):
+                await self.remove(installation_id)
 
-    async def _renewed(self, installation_id: str, document: dict[str, Any], tokens: dict[str, str]) -> str:
-        """Exchange the refresh token; of several processes one does it, since it can be used once."""
-        claimed = {**document, "renewing_s": self._now_s()}
-        if not await self._replace(installation_id, document, claimed):
-            return await self.token(installation_id)
+    async def drained(self) -> None:
+        """Wait until the renewals at work are stored."""
+        if self._renewals:
+            await asyncio.wait(self._renewals)
+
+    async def _renewed(self, installation_id: str, tokens: dict[str, str]) -> str:
+        """Exchange the refresh token and store the new ones, whatever else was written meanwhile."""
         assert self._client is not None and self._web is not None  # noqa: S101, PT018 - `token` has looked
         try:
             answer = await self._web.oauth_v2_access(
@@ -128,17 +154,22 @@ class StoredInstallations(AsyncInstallationStore):
                 grant_type="refresh_token",
                 refresh_token=tokens["refresh"],
             )
-            given = {"token": answer["access_token"], "refresh": answer["refresh_token"]}
+            given = {"token": str(answer["access_token"]), "refresh": str(answer["refresh_token"])}
             until_s = self._now_s() + float(answer["expires_in"])
-        except (SlackApiError, OSError, KeyError, ValueError) as e:
+        except (SlackApiError, aiohttp.ClientError, OSError, KeyError, TypeError, ValueError) as e:
             problem = str(e.response["error"]) if isinstance(e, SlackApiError) else type(e).__name__
             log.error("installation.not_renewed", installation=installation_id, problem=problem)  # noqa: TRY400 - tokens
             return tokens["token"]
-        renewed = {**document, "sealed": self._vault.seal(given, _place(installation_id)), "until_s": until_s}
-        if not await self._replace(installation_id, claimed, renewed):  # it was installed again, or removed
-            return await self.token(installation_id)
-        log.info("installation.renewed", installation=installation_id)
-        return str(given["token"])
+        while (document := (await self._fresh()).get(installation_id)) is not None:
+            present = self._vault.open(document["sealed"], _place(installation_id))
+            if present["refresh"] != tokens["refresh"]:  # it was installed again
+                return str(present["token"])
+            sealed = self._vault.seal(given, _place(installation_id))
+            renewed = {**document, "sealed": sealed, "until_s": until_s, "renewing_s": 0.0}
+            if await self._replace(installation_id, document, renewed):
+                log.info("installation.renewed", installation=installation_id)
+                break
+        return given["token"]
 
     # For operators
 
@@ -174,6 +205,15 @@ class StoredInstallations(AsyncInstallationStore):
         }
         await self._retry.call(lambda: self._store.put_document(_INSTALLATIONS, installation_id, document, MOST))
 
+    async def has_room(self, installation_id: str) -> bool:
+        """Return whether one more installation can be stored; a known one always can."""
+        found = await self._fresh()
+        return installation_id in found or len(found) < MOST
+
+    async def _fresh(self) -> dict[str, dict[str, Any]]:
+        self._read = (-math.inf, {})
+        return await self._documents()
+
     async def _documents(self) -> dict[str, dict[str, Any]]:
         read_s, documents = self._read
         if self._now_s() - read_s > _READ_EVERY_S:
@@ -187,25 +227,39 @@ class StoredInstallations(AsyncInstallationStore):
 
 
 class StoredStates(AsyncOAuthStateStore):
-    """The states of installations in progress: each is valid once, for ten minutes, at any replica."""
+    """The states of installations in progress: each is valid once, for ten minutes, at any replica.
 
-    def __init__(self, store: RunStore, retry: StoreRetryPolicy, now_s: Callable[[], float] = time.time) -> None:
+    A state is its encrypted time. Only used ones are stored, so that nobody can displace those of others.
+    """
+
+    def __init__(
+        self, store: RunStore, retry: StoreRetryPolicy, vault: Vault, now_s: Callable[[], float] = time.time
+    ) -> None:
         self._store = store
         self._retry = retry
+        self._vault = vault
         self._now_s = now_s
 
     async def async_issue(self, *_: Any, **__: Any) -> str:
         """Return a new state."""
-        state = secrets.token_urlsafe(_STATE_BYTES)
-        data = {"until_s": self._now_s() + STATE_S}
-        await self._retry.call(lambda: self._store.put_document(_STATES, state, data, _MOST_STATES))
-        return state
+        state = {"until_s": self._now_s() + STATE_S, "id": secrets.token_urlsafe(_STATE_BYTES)}
+        return base64.urlsafe_b64encode(self._vault.seal(state, _STATES).encode()).decode().rstrip("=")
 
     async def async_consume(self, state: str) -> bool:
         """Use a state up; return whether it was valid."""
-        found = (await self._retry.call(lambda: self._store.documents(_STATES))).get(state)
-        was_there = await self._retry.call(lambda: self._store.delete_document(_STATES, state))
-        return was_there and found is not None and found["until_s"] >= self._now_s()
+        try:
+            given = self._vault.open(base64.urlsafe_b64decode(f"{state}===").decode(), _STATES)
+        except (Sealed, ValueError):
+            return False
+        now_s, used = self._now_s(), {"until_s": given["until_s"]}
+        if given["until_s"] < now_s:
+            return False
+        for name, each in (await self._retry.call(lambda: self._store.documents(_STATES))).items():
+            if each["until_s"] < now_s:
+                await self._retry.call(partial(self._store.delete_document, _STATES, name))
+            elif name == given["id"]:
+                return False
+        return await self._retry.call(lambda: self._store.replace_document(_STATES, given["id"], {}, used))
 
 
 def _place(installation_id: str) -> str:

@@ -12,8 +12,8 @@ from slack_sdk.oauth.installation_store import Installation as SlackInstallation
 from slack_sdk.web.async_client import AsyncWebClient
 
 from connector.setup import Installation, NotInstalled
+from local_slack import BlockUntil, ErrorResponse, LocalSlack
 from local_slack import Client as SlackApp
-from local_slack import ErrorResponse, LocalSlack
 from orchestrator_interactive.storage.retry import StoreRetryPolicy
 from service.config.credentials import Client
 from service.installations.stored import StoredInstallations, StoredStates
@@ -102,6 +102,24 @@ async def test_one_of_many_replicas_renews_a_token_two_hours_before_its_end(stor
     assert await is_valid(slack, await stored.token(slack.team_id))
 
 
+async def test_a_renewal_is_stored_although_its_caller_is_cancelled_and_others_write(stored, replica, slack, clock):
+    first = await stored.token(slack.team_id)
+    clock.now_s += LIFE_S - 7_000
+    slack.faults.next("oauth.v2.access", BlockUntil(go := asyncio.Event()))
+    asking = asyncio.create_task(stored.token(slack.team_id))
+    while slack.faults.pending("oauth.v2.access"):
+        await asyncio.sleep(0)
+    asking.cancel()
+    other = replica({"k2": NEW, "k1": OLD})  # it does not encrypt the old token anew over the claim
+    assert await other.token(slack.team_id) == first
+    go.set()
+    await stored.drained()
+    clock.now_s += 11
+    renewed = await other.token(slack.team_id)
+    assert renewed != first
+    assert await is_valid(slack, renewed)
+
+
 async def test_a_renewal_that_slack_refuses_is_repeated_after_a_minute(stored, slack, clock):
     first = await stored.token(slack.team_id)
     clock.now_s += LIFE_S - 7_000
@@ -130,17 +148,18 @@ async def test_no_token_is_readable_in_the_store_and_a_new_key_takes_over(stored
         await replica({"k2": NEW}).token("T9OTHER")
 
 
-async def test_an_end_removes_an_installation_but_not_a_newer_one(stored, slack, clock):
+async def test_an_end_removes_an_installation_whose_token_slack_refuses(stored, slack, clock):
     assert list(await stored.all()) == [Installation(slack.team_id)]
-    await stored.end(slack.team_id, clock.now_s - 60)
+    await stored.end(slack.team_id)
     assert list(await stored.all()) == [Installation(slack.team_id)]
     [listed] = await stored.listed()
     assert (listed.name, listed.by) == ("Playground", slack.person("ana").id)
-    await stored.end(slack.team_id, clock.now_s)
+    slack.uninstall()
+    await stored.end(slack.team_id)
     assert list(await stored.all()) == []
     with pytest.raises(NotInstalled):
         await stored.token(slack.team_id)
-    await stored.end(slack.team_id, clock.now_s)
+    await stored.end(slack.team_id)
 
 
 async def test_a_command_renews_no_token(stored, replica, slack, clock):
@@ -150,7 +169,7 @@ async def test_a_command_renews_no_token(stored, replica, slack, clock):
 
 
 async def test_a_state_is_valid_once_and_for_ten_minutes_at_every_replica(store, clock):
-    here, there = (StoredStates(store, StoreRetryPolicy(), clock) for _ in range(2))
+    here, there = (StoredStates(store, StoreRetryPolicy(), Vault({"k1": OLD}), clock) for _ in range(2))
     state, late = await here.async_issue(), await here.async_issue()
     assert sorted(await asyncio.gather(*(each.async_consume(state) for each in (here, there)))) == [False, True]
     assert not await there.async_consume(state)
