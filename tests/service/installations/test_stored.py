@@ -107,7 +107,7 @@ async def test_a_renewal_is_stored_although_its_caller_is_cancelled_and_others_w
     clock.now_s += LIFE_S - 7_000
     slack.faults.next("oauth.v2.access", BlockUntil(go := asyncio.Event()))
     asking = asyncio.create_task(stored.token(slack.team_id))
-    while slack.faults.pending("oauth.v2.access"):
+    while slack.faults.pending("oauth.v2.access"):  # noqa: ASYNC110 - until the call has arrived
         await asyncio.sleep(0)
     asking.cancel()
     other = replica({"k2": NEW, "k1": OLD})  # it does not encrypt the old token anew over the claim
