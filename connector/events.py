@@ -332,6 +332,7 @@ class RequestClick:
         at: time of the click, as a ts.
         ts: the message with the buttons; blank: the click was elsewhere.
         response_url: where the message that only this person sees can be replaced; blank: others see it, too.
+        admitted_s: when it was stored, in seconds since the epoch; 0: it is not stored yet.
     """
 
     id: str
@@ -344,6 +345,7 @@ class RequestClick:
     always: str = ""
     ts: Ts | Literal[""] = ""
     response_url: str = ""
+    admitted_s: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)

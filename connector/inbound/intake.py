@@ -523,6 +523,7 @@ class Intake:
             self._tasks.spawn(self._open_form(arguments, place, actor.user))
         else:
             async with self._in_order(place.conversation_id):
+                click = replace(click, admitted_s=self._tasks.now_s())
                 await self._runs.admit(place.conversation_id, InboxEntry(click.id, "click", asdict(click)))
 
     async def _open_form(self, arguments: dict[str, Any], place: ThreadAddress, user: str) -> None:

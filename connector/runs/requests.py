@@ -17,6 +17,7 @@ from connector.protocols import ALLOW, PersonAnswer, Sharing, StateChanges
 from connector.records import AnsweredRequest, RequestRecord
 from connector.runs.posts import files_post, request_post, service_post
 from connector.runs.request_view import answer_line, answered_content, file_of, waiting_content, who_may
+from connector.slack_api.errors import SlackCallFailed
 from connector.slack_api.rate_limiter import CallSlot, Priority
 
 if TYPE_CHECKING:
@@ -33,6 +34,8 @@ log = structlog.get_logger(__name__)
 
 _KEY_CHARS = 16
 _PART = "ask:"
+# Time after a deadline in which clicks that were stored before it are applied.
+_APPLIED_WITHIN_S = 0.5
 
 
 class Requests:
@@ -110,7 +113,7 @@ class Requests:
         for each in voided:  # also one that was allowed: the arguments may change back
             if each.answer is None or (each.answer.allows and not each.has_begun):
                 self._void(each, texts.CHANGED_REQUEST)
-        if self._record().first.message.bot and request.approvers == ("owner",):  # a bot answers nothing
+        if not self._record().first.has_person and request.approvers == ("owner",):  # a bot answers nothing
             request = replace(request, approvers=("participants",))
         record = RequestRecord(key, request, self._background.now_s() + request.timeout_s)
         self._set(record)
@@ -131,7 +134,8 @@ class Requests:
         self._on_change()
         try:
             record = self._record().requests[key]
-            left_s = max(record.deadline_s - self._background.now_s(), 0)
+            # A click in time may be stored and not applied yet.
+            left_s = max(record.deadline_s + _APPLIED_WITHIN_S - self._background.now_s(), _APPLIED_WITHIN_S)
             if record.answer is None and not (await asyncio.wait({expected}, timeout=left_s))[0]:
                 default = record.request.default
                 await self._store(key, PersonAnswer("deadline", () if default is None else (default,)))
@@ -207,7 +211,7 @@ class Requests:
         request, answer = record.request, record.answer
         is_choice = all(0 <= place < len(request.options) for place in click.chosen)
         objections = {
-            texts.TOO_LATE: self._background.now_s() >= record.deadline_s,
+            texts.TOO_LATE: (click.admitted_s or self._background.now_s()) >= record.deadline_s,
             texts.NO_REQUEST: not is_choice or (click.always and click.always not in dict(request.always)),
             texts.CHOOSE_FIRST: not (click.chosen or (click.text and not request.is_approval)),
             texts.SECOND_PERSON: click.by in record.votes and click.chosen == (ALLOW,),
@@ -331,7 +335,13 @@ class Requests:
         arguments = {"channel": self._place.channel, "user": record.request.person, **content.arguments()}
         if self._place.thread_ts is not None:
             arguments["thread_ts"] = self._place.thread_ts
-        await self._background.client.call("chat.postEphemeral", arguments, CallSlot(Priority.PERSON))
+        call = partial(self._background.client.call, "chat.postEphemeral", arguments, CallSlot(Priority.PERSON))
+        try:
+            await self._background.client.retry_until_done(call)
+        except SlackCallFailed as e:
+            log.warning("request.not_shown", **self._log_fields(record), error=e.error)
+            if self._record().requests[key].answer is None:
+                await self._store(key, PersonAnswer("void", text=texts.NOT_SHOWN))
 
     def _set(self, record: RequestRecord) -> None:
         self._keep(requests={**self._record().requests, record.key: record})

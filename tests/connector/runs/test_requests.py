@@ -5,14 +5,16 @@ from __future__ import annotations
 import asyncio
 import copy
 import json
-from dataclasses import replace
+import time
+from dataclasses import asdict, replace
 from itertools import product
 
 import pytest
 from chat import Thread
 from hostile_texts import BREAKS, FRAMES, LEADS
 
-from connector.protocols import ALLOW, DENY, PersonRequest
+from connector.events import request_click_of
+from connector.protocols import ALLOW, DENY, InboxEntry, PersonRequest
 from local_slack import ErrorResponse
 
 REQUEST = PersonRequest("call-1", "digest-1", "Allow rm?", "`rm -rf build`", "It deletes data")
@@ -134,6 +136,33 @@ async def test_the_default_applies_at_the_deadline_and_a_click_is_too_late(chat)
     await asked.until_whispered("ana", "Too late: the time for an answer is over.")
     hold.set()
     await asked.until_shown("⌛ No one answered in time. Deny.")
+
+
+async def test_a_click_that_was_stored_in_time_counts_also_if_it_is_applied_after_the_deadline(process, store):
+    request = replace(REQUEST, timeout_s=2.0, default=ALLOW)
+    async with process() as chat:
+        thread = await chat.start()
+        asked = await Asked(thread, request).shown()
+        thread.run.obey()
+        address, click = request_click_of(payload_of(asked, chat.ana.person.id, CHOOSE[DENY]), chat.slack.team_id)
+        deadline_s = time.time() + request.timeout_s
+    stored = asdict(replace(click, admitted_s=time.time()))
+    await store.admit(address.place.conversation_id, InboxEntry(click.id, "click", stored), None)
+    await asyncio.sleep(deadline_s - time.time())
+    async with process() as chat:
+        run = await chat.sessions.next_run()
+        answer = await run.people.ask(request)
+        assert (answer.kind, answer.allows) == ("click", False)
+        asked.answer.cancel()
+        await run.answer("done")
+
+
+async def test_a_private_question_that_slack_refuses_is_void(chat):
+    thread = await chat.start()
+    asked = Asked(thread, replace(QUESTION, person="U0NOBODY", timeout_s=60))
+    answer = await asked.answer
+    assert (answer.kind, answer.text) == ("void", "It could not be asked: Slack rejected the message.")
+    await thread.run.answer("done")
 
 
 async def test_a_request_with_other_arguments_voids_the_first_one(chat):
