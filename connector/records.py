@@ -50,6 +50,7 @@ class PendingMessage:
         until_s: when the run that it begins is stopped, in seconds since the epoch; 0: never.
         by: the user who let it run again; blank: its author wrote it.
         old_files: ids of the files that it had before an edit.
+        for_bot: whether it is the order for a worker that a run without a person has dispatched.
     """
 
     message: SlackMessage
@@ -66,6 +67,12 @@ class PendingMessage:
     until_s: float = 0.0
     by: str = ""
     old_files: tuple[str, ...] = ()
+    for_bot: bool = False
+
+    @property
+    def has_person(self) -> bool:
+        """Whether its owner is a person: not another bot, nor a trigger."""
+        return bool(self.by) or not (self.message.bot or self.for_bot)
 
     @property
     def owner(self) -> str:

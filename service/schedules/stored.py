@@ -170,8 +170,9 @@ class StoredSchedules:
         place, request = thread_of(key.conversation_id), f"{arguments['when']} {arguments['text']}"
         if arguments.get("new_thread"):
             place = ThreadAddress.parse(place).of_channel.conversation_id
-        zone, user = str(arguments.get("zone") or ""), await self._user(key)
-        added = await self.add(place, user, key.agent_id, request, str(arguments["call_id"]), zone=zone)
+        zone, (user, run_id) = str(arguments.get("zone") or ""), await self._asker(key)
+        call = f"{key.conversation_id} {run_id} {arguments['call_id']}"
+        added = await self.add(place, user, key.agent_id, request, call, zone=zone)
         return {"id": added.id, "line": added.line}
 
     async def _list(self, key: Key, _: Mapping[str, Any]) -> dict[str, Any]:
@@ -179,10 +180,10 @@ class StoredSchedules:
 
     async def _remove(self, key: Key, arguments: Mapping[str, Any]) -> dict[str, Any]:
         place = thread_of(key.conversation_id)
-        return {"removed": await self._removed(place, await self._user(key), str(arguments["id"]))}
+        return {"removed": await self._removed(place, (await self._asker(key))[0], str(arguments["id"]))}
 
-    async def _user(self, key: Key) -> str:
-        """Return the person who began the active run of a session.
+    async def _asker(self, key: Key) -> tuple[str, str]:
+        """Return the person who began the active run of a session, and the id of the run.
 
         Raises:
             ValueError: no person did.
@@ -192,9 +193,9 @@ class StoredSchedules:
             run = parse_run_record((record.run if record is not None else None) or {})
         except UnreadableEntry:
             run = ()
-        if not isinstance(run, RunRecord) or run.first.message.bot:
+        if not isinstance(run, RunRecord) or not run.first.has_person:
             raise ValueError("Only in a run that a person began.")
-        return run.first.owner
+        return run.first.owner, run.id
 
 
 def _places(key: Key) -> tuple[str, ...]:

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 NOTIFY = "service.notify"
 # Returns the sub-agent (`agent`) of a worker, and further configuration (`overlay`).
 OVERLAY = "workers.overlay"
+DISPATCH = "workers.dispatch"
 
 # Returns the name of the model that people have chosen in the thread (`model`); blank: none.
 MODEL = "service.model"

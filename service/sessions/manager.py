@@ -15,6 +15,7 @@ from orchestrator_interactive.delegation.child_sessions import CHILDREN, ChildSe
 from orchestrator_interactive.interactions.records import Key
 from orchestrator_interactive.kernel import AmplifierSession, HookResult
 from orchestrator_interactive.kernel.contracts import events
+from orchestrator_interactive.kernel.tool_support import CALLERS, current_call
 from orchestrator_interactive.storage.errors import StoreError
 from orchestrator_interactive.transcript import framing
 from orchestrator_interactive.transcript.rows import delivered_ids_in
@@ -23,7 +24,7 @@ from service.logging import hide_known, hide_secrets
 from service.sessions.attachments import drop, image_block, keep
 from service.sessions.foreign_loop import execute
 from service.sessions.history import LogHistory
-from service.sessions.host import MODEL, NOTIFY, OVERLAY
+from service.sessions.host import DISPATCH, MODEL, NOTIFY, OVERLAY
 from service.sessions.logged_ids import DeliveredIds
 from service.sessions.mount_plan import NO_KEYS, keeps_log, mount_plan, new_session
 from service.sessions.people import SessionPeople
@@ -381,10 +382,16 @@ class InProcessSessionManager:
     async def _new_session(self, key: Key) -> AmplifierSession:
         instance, folder = self._instance(key.agent_id), self._workspaces.folder(key.conversation_id)
         base = self._plan(instance, folder, key)
-        base, plan = await self._of_worker(key, base)
+        base, plan, authors = await self._of_worker(key, base)
         session = new_session(plan, self._store, is_resumed=await self._store.load(key) is not None)
         session.coordinator.register_capability(_INSTANCE, instance)
         session.coordinator.register_capability("secrets.filter", self._without_secrets)
+        if authors:
+
+            async def callers() -> frozenset[str]:
+                return authors
+
+            session.coordinator.register_capability(CALLERS, callers)
         await self._prepare(key, session)
         ChildSessions(session, base, partial(self._prepare, key)).register()
         return session
@@ -415,15 +422,19 @@ class InProcessSessionManager:
         task.add_done_callback(self._noting.discard)
         return task
 
-    async def _of_worker(self, key: Key, plan: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
-        """Return the plan for the children of a session, and its own; that of a worker has what its order adds."""
+    async def _of_worker(self, key: Key, plan: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any], frozenset[str]]:
+        """Return the plan for the children of a session, and its own; that of a worker has what its order adds.
+
+        Also return the authors of the messages that led to the worker.
+        """
         is_worker = thread_of(key.conversation_id) != key.conversation_id
         if self._host is None or OVERLAY not in self._host.names or not is_worker:
-            return plan, plan
+            return plan, plan, frozenset()
         worker = await self._host.call(key, OVERLAY, {})
         plan = child_config(plan, plan["agents"].get(worker["agent"], {}))
         own = worker["overlay"]
-        return plan, child_config(plan, {"replace": [each for each in AGENT_PARTS if each in own], **own})
+        own_plan = child_config(plan, {"replace": [each for each in AGENT_PARTS if each in own], **own})
+        return plan, own_plan, frozenset(worker["authors"])
 
     async def _chosen_model(self, key: Key, session: AmplifierSession) -> dict[str, str]:
         """Return the option of the loop for the model that people have chosen in the thread, if it is mounted."""
@@ -434,6 +445,9 @@ class InProcessSessionManager:
 
     async def _call_host(self, name: str, key: Key, /, **arguments: Any) -> Mapping[str, Any]:
         assert self._host is not None  # noqa: S101 - the capability exists only then
+        call = current_call.get()
+        if name == DISPATCH and call is not None and call.authors is not None:
+            arguments["authors"] = sorted(await call.authors())
         return await self._host.call(key, name, arguments)
 
     def _plan(self, instance: InstanceConfig, folder: Path, key: Key | None = None) -> dict[str, Any]:

@@ -39,11 +39,15 @@ _MOST_S = 7 * 24 * 3600.0
 
 
 class _Asker(NamedTuple):
-    """The origin of a worker: id of a message or command, of its run (of a command: the same), and its author."""
+    """The origin of a worker: id of a message or command, of its run (of a command: the same), and its author.
+
+    `is_bot`: no person began the run.
+    """
 
     id: str
     run: str
     user: str
+    is_bot: bool = False
 
 
 class StoredWorkers:
@@ -118,7 +122,7 @@ class StoredWorkers:
             ValueError: no run asks for it, or there are too many workers.
         """
         parent = await self._parent(key)
-        asker = _Asker(parent.first.id, parent.id, parent.first.owner)
+        asker = _Asker(parent.first.id, parent.id, parent.first.owner, is_bot=not parent.first.has_person)
         worker = await self._stored(key, asker, arguments)
         if (await self._parent(key)).stops:  # a later stop finds the worker in the list
             await self._keep(replace(worker, status="cancelled", ended_s=self._now_s()))
@@ -131,6 +135,7 @@ class StoredWorkers:
         Raises:
             ValueError: there are too many workers.
         """
+        arguments = {**arguments, "authors": [user]}
         worker = await self._stored(key, _Asker(request_id, request_id, user), arguments)
         return await self._order(worker, arguments)
 
@@ -143,7 +148,8 @@ class StoredWorkers:
             if len(at_work) >= MOST_AT_WORK:
                 raise ValueError(f"{len(at_work)} workers are at work in this thread: wait until one has ended.")
             call = {"call": str(arguments["call_id"]), "instruction": str(arguments["instruction"])}
-            await self._keep(worker, overlay=dict(arguments.get("overlay") or {}), **call)
+            more = {"overlay": dict(arguments.get("overlay") or {}), "authors": list(arguments.get("authors") or ())}
+            await self._keep(worker, **more, **call, for_bot=asker.is_bot)
         return worker
 
     async def _order(self, worker: Worker, arguments: Mapping[str, Any]) -> dict[str, Any]:
@@ -152,15 +158,21 @@ class StoredWorkers:
         instruction, place = str(arguments["instruction"]), ThreadAddress.parse(worker.conversation_id)
         message = place.message(f"{worker.created_s:.6f}", instruction)
         message = replace(message, user=worker.user, key=_order_key(worker))
+        for_bot = bool((await self._documents(worker.conversation_id)).get(worker.id, {}).get("for_bot"))
         order = PendingMessage(
-            message, worker.instance, instruction, message.id, title=worker.title, until_s=worker.deadline_s
+            message,
+            worker.instance,
+            instruction,
+            message.id,
+            title=worker.title,
+            until_s=worker.deadline_s,
+            for_bot=for_bot,
         )
         facts = dict((await self._runs.thread_of(thread_of(worker.conversation_id))).latest)
         people = {name: at for name, at in facts.items() if name.startswith("person:")}
         entry = InboxEntry(order.id, "message", asdict(order))
-        await self._runs.admit(
-            worker.conversation_id, entry, worker.instance, {**people, f"person:{worker.user}": message.ts}
-        )
+        asker = {} if for_bot else {f"person:{worker.user}": message.ts}
+        await self._runs.admit(worker.conversation_id, entry, worker.instance, {**people, **asker})
         return {"id": worker.id, "title": worker.title}
 
     async def _worker(
@@ -239,10 +251,11 @@ class StoredWorkers:
         return found
 
     async def _overlay(self, key: Key, _: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the sub-agent and the configuration of the worker whose session asks."""
+        """Return the sub-agent, the configuration and the authors of the worker whose session asks."""
         documents = await self._documents(key.conversation_id)
         data = documents.get(key.conversation_id.rpartition(":")[2], {})
-        return {"agent": data.get("agent") or "", "overlay": data.get("overlay") or {}}
+        given = {"agent": data.get("agent") or "", "overlay": data.get("overlay") or {}}
+        return {**given, "authors": data.get("authors") or []}
 
     async def _keep(self, worker: Worker, **more: Any) -> None:
         collection = _collection(worker.conversation_id)

@@ -113,6 +113,7 @@ class RemotePeople:
 
     async def ask(self, request: PersonRequest) -> PersonAnswer:
         """Ask, and return the answer once it is stored."""
+        self.unbegun |= {request.id}
         return _ANSWER.validate_python(await self._calls.call(ASK, asdict(request)))
 
     def answer_by_message(self, request_id: str) -> None:
