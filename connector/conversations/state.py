@@ -109,29 +109,42 @@ class ConversationState:
             self.workspace.background.mark_delivered(message_id)
 
     async def stop_workers(self, run: RunRecord) -> None:
-        """Stop the workers that a stopped run has dispatched, as often as it was stopped; each request counts once."""
-        workers = await self._workers_at_work()
-        for number in range(1, run.stops + 1):
-            stop = StopRequest(f"{run.first.id}:stop{number}", run.stopped_by or "", run.newest_ts)
-            await self._stop(stop, [each for each in workers if each.parent_run == run.id])
+        """Stop the workers below a stopped run, as often as it was stopped; each request counts once.
+
+        A worker between them may have ended, so its own stop is not relied on; both store the same requests.
+        """
+        for each in await self._workers_below(run.id):
+            for number in range(1, run.stops + 1):
+                await self._stop(each, _passed_down(each, number), run.stopped_by or "", run.newest_ts)
 
     async def stop_all_workers(self, stop: StopRequest) -> int:
-        """Stop the workers that runs of this conversation have dispatched, and return their number."""
-        return await self._stop(stop, await self._workers_at_work())
+        """Stop the workers below all runs of this conversation, and return their number."""
+        workers = await self._workers_below()
+        at_work = {each.conversation_id for each in workers}
+        for each in workers:
+            # A worker above it that is at work passes its own stop down; both requests count as one.
+            request = _passed_down(each, 1) if each.parent in at_work else f"{stop.id}:{each.id}"
+            await self._stop(each, request, stop.user, stop.at)
+        return len(workers)
 
-    async def _workers_at_work(self) -> list[Worker]:
+    async def _workers_below(self, run_id: str = "") -> list[Worker]:
+        """Return the workers at work that a run has dispatched (blank: any run of this conversation), and theirs."""
         workers = self.workspace.workers
         found = await workers.of_thread(self.id) if workers is not None else ()
-        return [each for each in found if not each.ended_s and each.parent == self.id]
+        level = [each for each in found if each.parent == self.id and run_id in {"", each.parent_run}]
+        below: list[Worker] = []
+        while level:
+            below += level
+            above = {each.conversation_id for each in level}
+            level = [each for each in found if each.parent in above]
+        return [each for each in below if not each.ended_s]
 
-    async def _stop(self, stop: StopRequest, workers: list[Worker]) -> int:
-        for each in workers:
-            # A worker began by the clock of a machine, which may be ahead of Slack's.
-            at = f"{max(float(stop.at), self.workspace.background.now_s()):.6f}"
-            below = StopRequest(f"{stop.id}:{each.id}", stop.user, at)
-            data = {name: value for name, value in asdict(below).items() if value is not None}
-            await self.workspace.runs.admit(each.conversation_id, InboxEntry(below.id, "stop", data))
-        return len(workers)
+    async def _stop(self, worker: Worker, request_id: str, user: str, at: str) -> None:
+        # A worker began by the clock of a machine, which may be ahead of Slack's.
+        at = f"{max(float(at), self.workspace.background.now_s()):.6f}"
+        stop = StopRequest(request_id, user, at)
+        data = {name: value for name, value in asdict(stop).items() if value is not None}
+        await self.workspace.runs.admit(worker.conversation_id, InboxEntry(stop.id, "stop", data))
 
     async def drop_stopped_order(self) -> None:
         """Withdraw the order of a worker that was stopped before its order was stored."""
@@ -270,3 +283,8 @@ class ConversationState:
         """A placeholder message that gives notices their place in this conversation."""
         place = ThreadAddress.parse(self.id)
         return place.message(place.thread_ts or "0")
+
+
+def _passed_down(worker: Worker, number: int) -> str:
+    """Return the id of the request that passes a stop, by its number, of a run to a worker that it dispatched."""
+    return f"{worker.parent_run}:stop{number}:{worker.id}"

@@ -19,6 +19,7 @@ instances:
     hooks: [{hooks}]
     agents:
       researcher: {{description: Finds sources., instructions: You research.}}
+      writer: {{description: Writes., instructions: You write.}}
 workspace: {{root: files}}
 store: "{store}"
 lease_s: 2
@@ -189,4 +190,23 @@ async def test_a_stop_of_the_run_reaches_its_workers_and_a_time_limit_ends_one(s
         await thread.slack.until(
             lambda _: sum("🛑 Stopped by Ana." in each for each in thread.environment.said(thread.root)) == 2
         )
+        assert await service.ended(signal.SIGTERM) == 0
+
+
+@pytest.mark.parametrize("is_at_work", [False, True])
+async def test_a_stop_reaches_a_worker_whose_parent_worker_has_ended(serve, thread, scripts, is_at_work):
+    gate, lead = Gate(), Gate()
+    after = [lead, text("late")] if is_at_work else [text("A worker is at it.")]
+    scripts.of("lead", [dispatch()], after)
+    scripts.of("research", [dispatch("write B", agent="writer", title="Write B")], [text("I have handed it over.")])
+    scripts.of("write", [gate, text("late")])
+    async with serve() as service:
+        await thread.begin(service)
+        await gate.reached.wait()
+        await thread.until_said("): I have handed it over.")
+        await (lead.reached.wait() if is_at_work else thread.until_said("A worker is at it."))
+        await thread.say("stop")
+        await thread.until_said("): 🛑 Stopped by Ana.")
+        if not is_at_work:
+            await thread.until_said("🛑 I am stopping 1 worker.")
         assert await service.ended(signal.SIGTERM) == 0
