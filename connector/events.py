@@ -267,9 +267,9 @@ class StopRequest:
 
     @property
     def door(self) -> str:
-        """How the request was made: by an operator, a word, a reaction or a button."""
-        if self.user == OPERATOR:
-            return OPERATOR
+        """How the request was made: by an operator, a time limit, a word, a reaction or a button."""
+        if self.user in {OPERATOR, TIME_LIMIT}:
+            return self.user
         if self.message is not None or self.id.endswith(BY_WORD):
             return "word"
         return "button" if self.ts is None else "reaction"

@@ -36,7 +36,7 @@ class Observer:
         return nullcontext(RunReport())
 
     def stopped(self, door: str, user: str, conversation_id: str, run_id: str | None) -> None:
-        """Note a stop request: by reaction, button, word, operator, or deletion of the run's first message."""
+        """Note a stop request: by reaction, button, word, operator, time limit, or deletion of the first message."""
 
     def consented(self, by: str, user: str, conversation_id: str, run_id: str, *, allows: bool) -> None:
         """Report that the owner of a run let a person steer it, or did not."""

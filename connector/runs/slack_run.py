@@ -15,6 +15,7 @@ from connector import texts
 from connector.events import ALLOW_ACTION, DENY_ACTION, TIME_LIMIT
 from connector.formatting.content import one_line
 from connector.formatting.splitting import complete_sentences
+from connector.notes import admit_stop
 from connector.protocols import NO_TALK, Refused, RunFailed, StateChanges
 from connector.records import RunSummary, unknown_calls
 from connector.runs.answer_stream import AnswerStream
@@ -278,7 +279,12 @@ class SlackRun:
     def _on_stream_stopped(self) -> None:
         """Stop the run: a person has stopped its stream, and no event has told who."""
         if not self.record.stops:
-            self.stop(self.owner)
+            self._request_stop(self.owner, "stream")
+
+    def _request_stop(self, user: str, name: str) -> None:
+        """Store a request to stop the run, once for each name. The owner of the conversation stops its workers, too."""
+        stop_id = f"{self.record.id}:{name}"
+        self._background.spawn(admit_stop(self._runs.admit, self.place.conversation_id, self.record, user, stop_id))
 
     @property
     def artifacts(self) -> RunArtifacts:
@@ -329,7 +335,10 @@ class SlackRun:
             yield
             return
         left_s, loop = max(self.first.until_s - self._background.now_s(), 0.0), asyncio.get_running_loop()
-        timers = [loop.call_later(left_s + more_s, self.stop, TIME_LIMIT) for more_s in (0.0, _AFTER_LIMIT_S)]
+        timers = [
+            loop.call_later(left_s + more_s, self._request_stop, TIME_LIMIT, name)
+            for name, more_s in (("limit", 0.0), ("limit2", _AFTER_LIMIT_S))
+        ]
         try:
             yield
         finally:

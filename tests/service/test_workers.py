@@ -210,3 +210,16 @@ async def test_a_stop_reaches_a_worker_whose_parent_worker_has_ended(serve, thre
         if not is_at_work:
             await thread.until_said("🛑 I am stopping 1 worker.")
         assert await service.ended(signal.SIGTERM) == 0
+
+
+async def test_the_time_limit_of_a_worker_stops_the_workers_that_it_dispatched(serve, thread, scripts):
+    gate = Gate()
+    scripts.of("lead", [dispatch(minutes=0.05)], [text("A worker is at it.")])
+    scripts.of("research", [dispatch("write B", agent="writer", title="Write B")], [gate, text("late")])
+    scripts.of("write", [gate, text("late")])
+    async with serve() as service:
+        await thread.begin(service)
+        await thread.slack.until(
+            lambda _: sum("🛑 Stopped by its time limit." in each for each in thread.environment.said(thread.root)) == 2
+        )
+        assert await service.ended(signal.SIGTERM) == 0
