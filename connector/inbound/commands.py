@@ -116,7 +116,7 @@ class Commands:
         clock = moment(float(record.first.written_s), "{time}")
         prompt = escape(one_line(record.first.prompt, _PROMPT_CHARS))
         parts = (
-            f"⚙️ “{prompt}” of <@{record.first.message.user}> runs since {clock}.",
+            f"⚙️ “{prompt}” of <@{record.first.owner}> runs since {clock}.",
             f"Now: {escape(step.removeprefix('⚙️ '))}" if step else "",
             f"{counted(waiting, 'message')} waiting." if waiting else "",
         )
@@ -134,7 +134,7 @@ class Commands:
                 if isinstance(record, RunRecord) and (conversation_id is None or _is_in(name, conversation_id)):
                     waiting = [each for each in record.requests.values() if each.answer is None]
                     waiting = [each for each in waiting if each.request.person in {"", user}]
-                    lines += [waiting_line(each, record.first.message.user) for each in waiting]
+                    lines += [waiting_line(each, record.first.owner) for each in waiting]
         return "\n".join(lines) or NO_APPROVALS
 
     async def cost(self, instance: str, conversation_id: str) -> str:

@@ -106,6 +106,22 @@ async def test_a_call_waits_for_its_approval_and_then_runs(serve, thread, model,
         assert await service.ended(signal.SIGTERM) == 0
 
 
+async def test_commands_name_the_owner_of_a_run_again_and_not_the_author_of_its_message(serve, thread, model):
+    async with serve() as service:
+        await thread.begin(service)
+        await thread.answered()
+        await thread.ben.say("general", "@alpha and then?", thread=thread.root)
+        await thread.slack.until(lambda _: thread.said() == ["fine", "fine"])
+        model.reply(tool_call("write_file", PLAN))
+        first = await thread.until_said("fine")
+        await thread.ben.react("general", first.ts, "repeat")
+        await thread.until_said("Allow write_file?")
+        for command, shown in (("!approvals", "{} may answer until"), ("!status", "of {} runs since")):
+            await thread.ana.say("general", command, thread=thread.root)
+            await thread.until_whispered(shown.format(f"<@{thread.ben.person.id}>"))
+        assert await service.ended(signal.SIGTERM) == 0
+
+
 async def test_the_model_reads_why_a_person_denies_a_call(serve, thread, model, written):
     async with serve() as service:
         model.reply(tool_call("write_file", PLAN))
