@@ -8,6 +8,7 @@ import signal
 import pytest
 from anthropic_server import Gate, text, tool_call
 from model_scripts import Scripts, TestThread, told
+from service_process import BOTH_PLACES
 
 from orchestrator_interactive.interactions.stores import open_store
 
@@ -31,7 +32,7 @@ def scripts(model):
 
 
 @pytest.fixture
-def serve(environment, model_env, config_file):
+def serve(agents_in, environment, model_env, config_file):
     path = str(config_file(FILE))
     return lambda: environment.serving("--config", path, **model_env)
 
@@ -157,6 +158,7 @@ async def test_an_edit_and_a_deletion_reach_a_message_that_an_agent_has_not_read
         assert await service.ended(signal.SIGTERM) == 0
 
 
+@BOTH_PLACES
 async def test_an_agent_is_stopped_by_its_name_and_the_others_go_on(serve, thread, scripts):
     one, two = Gate(), Gate()
     scripts.of("lead", [delegate("researcher", "find A"), delegate("writer", "write B")])
@@ -168,8 +170,8 @@ async def test_an_agent_is_stopped_by_its_name_and_the_others_go_on(serve, threa
         await two.reached.wait()
         said = await thread.say("@researcher also check 2024")
         await thread.until_marked(said, "incoming_envelope")
-        await thread.say("!stop researcher")
-        await thread.until_said("🛑 I am stopping researcher.")
+        await thread.say("!stop Researcher")
+        await thread.until_said("🛑 I am stopping Researcher.")
         await thread.until_marked(said, "eyes")  # by the agent that asked
         two.open()
         await thread.slack.until(lambda _: "B is red." in json.dumps(scripts.asked("lead")[-1]["messages"]))

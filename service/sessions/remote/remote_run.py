@@ -125,7 +125,7 @@ class RemoteRun:
         """Stop the run, or its sub-agents with a name or id. Return whether this changed anything."""
         if agent:
             self._send(pb.ExecuteInput(stop=pb.Stop(immediate=immediate, agent=agent)))
-            return agent in self._agents or agent in self._agents.values()
+            return agent.lower() in {each.lower() for each in (*self._agents, *self._agents.values())}
         has_changed = self._stop.request_immediate() if immediate else self._stop.request_graceful()
         if has_changed:
             self._send(pb.ExecuteInput(stop=pb.Stop(immediate=immediate)))
