@@ -251,8 +251,18 @@ def _summary(entries: Sequence[StackEntry]) -> LeftBehind:
         for name in _PATHS
         if name in call.arguments
     ]
-    workers = tuple(str(call.arguments.get("title")) for call in calls if call.function_name == "dispatch_worker")
+    workers = tuple(filter(None, map(_worker_title, calls)))
     return LeftBehind(len(messages), len(texts), tuple(dict.fromkeys(paths)), workers=workers)
+
+
+def _worker_title(call: ToolCallState) -> str:
+    """Return the title of the worker that a call dispatches; blank: it dispatches none."""
+    match call.function_name, call.arguments:
+        case "dispatch_worker", arguments:
+            return str(arguments.get("title"))
+        case "recipes", {"operation": "run", "recipe": recipe}:
+            return f"Recipe {recipe}"
+    return ""
 
 
 def _usage(rows: Sequence[Row]) -> Usage:

@@ -102,6 +102,17 @@ async def test_an_agent_runs_a_recipe_and_a_denial_ends_it(serve, thread, script
         assert await service.ended(signal.SIGTERM) == 0
 
 
+async def test_a_rewind_names_the_recipes_that_it_leaves_behind(serve, thread, scripts):
+    run = {"operation": "run", "recipe": "trial", "inputs": {"topic": "tea"}}
+    scripts.of("lead", [tool_call("recipes", {"operation": "list"})], [tool_call("recipes", run)], [text("At work.")])
+    async with serve() as service:
+        await thread.begin(service)
+        await thread.until_said("At work.")
+        await thread.say("!rewind")
+        await thread.until_said("Its workers continue: Recipe trial.")
+        assert await service.ended(signal.SIGTERM) == 0
+
+
 async def test_people_follow_and_cancel_a_recipe_and_read_why_a_command_is_refused(serve, thread, scripts):
     gate = Gate()
     scripts.of("research", [gate], [gate])
