@@ -1,4 +1,4 @@
-"""Entries from outside Slack: notes, which the thread sees at once and the next run reads, and stops."""
+"""Entries from outside Slack: notes, which the thread sees at once and the next run reads, and an operator's stop."""
 
 from __future__ import annotations
 
@@ -44,16 +44,13 @@ async def admit_note(admit: Admit, instance: str, conversation_id: str, text: st
     await admit(conversation_id, InboxEntry(f"note:{key}", "note", asdict(note)))
 
 
-async def admit_stop(
-    admit: Admit, conversation_id: str, run: RunRecord, user: str = OPERATOR, stop_id: str | None = None
-) -> None:
-    """Store a request to stop a run: gracefully, or immediately if it was requested before.
+async def admit_stop(admit: Admit, conversation_id: str, run: RunRecord) -> None:
+    """Store an operator's request to stop a run: gracefully, or immediately if it was requested before.
 
-    It is durable on return. It has no effect on another run. A second request with this `stop_id` is a duplicate and is
-    ignored.
+    It is durable on return. It has no effect on another run.
     """
     at = f"{max(time.time(), float(run.newest_ts)):.6f}"  # the clock of this machine may be slow
-    stop = StopRequest(stop_id or f"{user}:{uuid4().hex}", user, at, run=run.id)
+    stop = StopRequest(f"{OPERATOR}:{uuid4().hex}", OPERATOR, at, run=run.id)
     await admit(conversation_id, InboxEntry(stop.id, "stop", asdict(stop)))
 
 

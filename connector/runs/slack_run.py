@@ -12,11 +12,10 @@ from typing import TYPE_CHECKING, Any
 import structlog
 
 from connector import texts
-from connector.events import ALLOW_ACTION, DENY_ACTION, TIME_LIMIT
+from connector.events import ALLOW_ACTION, DENY_ACTION, TIME_LIMIT, StopRequest
 from connector.formatting.content import one_line
 from connector.formatting.splitting import complete_sentences
-from connector.notes import admit_stop
-from connector.protocols import NO_TALK, Refused, RunFailed, StateChanges
+from connector.protocols import NO_TALK, InboxEntry, Refused, RunFailed, StateChanges
 from connector.records import RunSummary, unknown_calls
 from connector.runs.answer_stream import AnswerStream
 from connector.runs.message_files import MessageFiles
@@ -33,7 +32,7 @@ from connector.slack_api.errors import error_boundary
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from connector.events import Consent, StopRequest, ThreadAddress
+    from connector.events import Consent, ThreadAddress
     from connector.protocols import ConversationLease, Participation, ThreadFacts
     from connector.records import BackupGap, PendingMessage, RunArtifacts, RunRecord
     from connector.runs.inbox import Inbox
@@ -283,8 +282,10 @@ class SlackRun:
 
     def _request_stop(self, user: str, name: str) -> None:
         """Store a request to stop the run, once for each name. The owner of the conversation stops its workers, too."""
-        stop_id = f"{self.record.id}:{name}"
-        self._background.spawn(admit_stop(self._runs.admit, self.place.conversation_id, self.record, user, stop_id))
+        at = f"{max(self._background.now_s(), float(self.record.newest_ts)):.6f}"  # this clock may be behind Slack's
+        stop = StopRequest(f"{self.record.id}:{name}", user, at, run=self.record.id)
+        entry = InboxEntry(stop.id, "stop", asdict(stop))
+        self._background.spawn(self._runs.admit(self.place.conversation_id, entry))
 
     @property
     def artifacts(self) -> RunArtifacts:
