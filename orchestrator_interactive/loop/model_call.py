@@ -171,7 +171,7 @@ class ModelCaller:
             await self._keep(stream.valid_blocks(answer.content if answer else None), usage)
         if answer is None:
             if not call.was_interrupted:
-                await self._fail(model.name, call.error, rows, usage)
+                await self._fail(model.name, call.error, rows, stream)
                 return None
             # Tool calls that began early continue.
             answer = _answered_so_far(stream.valid_blocks(calls=self._calls.early), usage)
@@ -206,11 +206,15 @@ class ModelCaller:
         model = (provider.get_info().defaults or {}).get("model")
         return Model(name, provider, model, requests, stall_timeout_s)
 
-    async def _fail(self, provider: str, error: Exception, rows: Sequence[Row], usage: Usage | None = None) -> None:
-        """Prepare the next call after a failed one, or raise the error."""
+    async def _fail(
+        self, provider: str, error: Exception, rows: Sequence[Row], stream: ResponseStream | None = None
+    ) -> None:
+        """Prepare the next call after a failed one, or raise the error. `stream` is the answer so far, if it failed."""
         await self._calls.drop_early()
         description = {"type": type(error).__name__, "msg": error_text(error)}
-        failed: dict[str, Any] = {"provider": provider, "error": description, "usage": usage}
+        failed: dict[str, Any] = {"provider": provider, "error": description, "usage": None, "has_begun": False}
+        if stream is not None:
+            failed |= {"usage": stream.usage, "has_begun": stream.pieces > 0}
         if isinstance(error, LLMError):
             failed |= {name: getattr(error, name) for name in ("retryable", "status_code", "retry_after")}
         await self._run.announce(events.PROVIDER_ERROR, failed)

@@ -109,7 +109,7 @@ async def mount(coordinator: ModuleCoordinator, config: dict[str, Any]) -> Calla
     handlers = {
         events.PROVIDER_REQUEST: hook.on_request,
         events.PROVIDER_RESPONSE: hook.on_response,
-        events.PROVIDER_ERROR: hook.on_response,
+        events.PROVIDER_ERROR: hook.on_error,
         events.EXECUTION_END: hook.on_end,
     }
     register = coordinator.hooks.register
@@ -153,10 +153,10 @@ class BudgetHook:
         return HookResult(action="deny", reason=_UNDECIDED)
 
     async def on_response(self, _event: str, data: dict[str, Any]) -> HookResult:
-        """Settle a call by its usage; one without a reported usage is free."""
+        """Settle a call by its usage; one without a reported usage counts its request as estimated."""
         usage = data.get("usage")
         if usage is None:
-            await self._settle(0, Decimal())
+            await self._settle_request()
             return HookResult()
         tokens = usage.input_tokens + usage.output_tokens
         cost_usd = usage.cost_usd
@@ -167,9 +167,16 @@ class BudgetHook:
         await self._settle(tokens, cost_usd)
         return HookResult()
 
+    async def on_error(self, event: str, data: dict[str, Any]) -> HookResult:
+        """Settle a call that failed: it is free if the provider refused it, or its answer had not begun."""
+        if data.get("usage") is not None or data.get("has_begun"):
+            return await self.on_response(event, data)
+        await self._settle(0, Decimal())
+        return HookResult()
+
     async def on_end(self, _event: str, _data: dict[str, Any]) -> HookResult:
         """Settle a call that was stopped: its request counts as estimated."""
-        await self._settle(self._input_tokens, self._input_tokens * self._usd_per_token)
+        await self._settle_request()
         return HookResult()
 
     def _applicable(self, facts: Mapping[str, str]) -> list[Limit]:
@@ -179,6 +186,9 @@ class BudgetHook:
             if subject or each.per == "workspace":
                 found.append(each.limit(subject, self._options.timezone))
         return found
+
+    async def _settle_request(self) -> None:
+        await self._settle(self._input_tokens, self._input_tokens * self._usd_per_token)
 
     async def _settle(self, tokens: int, usd: Decimal) -> None:
         if self._call:

@@ -8,7 +8,7 @@ from typing import Any
 from uuid import uuid4
 
 import pytest
-from agents.provider import call, fail, say, use
+from agents.provider import after, call, fail, say, streaming, use
 from agents.session import Agent, make_agent
 from agents.tools import echo
 
@@ -68,7 +68,29 @@ async def test_an_estimate_has_the_price_of_the_latest_call(
     assert ("used up" in answer) is not allowed
 
 
-async def test_a_failed_call_is_free() -> None:
+PROMPT = "x" * 2_400  # more than 600 tokens
+USED_UP = "Operation denied: The daily budget of this channel (1,000 tokens) is used up."
+
+
+async def test_a_call_that_an_urgent_message_interrupts_before_its_usage_is_known_counts_its_request() -> None:
+    agent = await agent_with(streaming("Let me", then=after(asyncio.Event(), say("never"))), say("never"))
+    run = await agent.asked(prompt=PROMPT)
+    agent.inject("!stop that")
+    assert (await run).startswith(USED_UP)
+
+
+async def test_a_call_whose_server_reports_no_usage_counts_its_request() -> None:
+    agent = await agent_with(call(use("echo", "a"), usage=None), say("never"))
+    assert (await agent.run(PROMPT)).startswith(USED_UP)
+
+
+async def test_a_call_that_fails_after_its_answer_has_begun_counts_its_request() -> None:
+    down = fail(ProviderUnavailableError("reset", provider="p"))
+    agent = await agent_with(streaming("Let me", then=down), say("never"))
+    assert (await agent.run(PROMPT)).startswith(USED_UP)
+
+
+async def test_a_call_that_fails_before_its_answer_has_begun_is_free() -> None:
     steps = [fail(ProviderUnavailableError("down", provider="p")) for _ in range(3)]
     agent = await agent_with(*steps, say("done", **used(10)), output_tokens=600)
     assert await agent.run() == "done"
