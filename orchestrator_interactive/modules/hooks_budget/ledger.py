@@ -56,6 +56,10 @@ class Limit:
         """Return the name of the period of a time."""
         return self._begin(now_s).isoformat()
 
+    def begin_s(self, now_s: float) -> float:
+        """Return when the period of a time began, in seconds since the epoch."""
+        return self._begin(now_s).timestamp()
+
     def _begin(self, now_s: float, later: int = 0) -> datetime:
         begin = datetime.fromtimestamp(now_s, ZoneInfo(self.zone)).replace(hour=0, minute=0, second=0, microsecond=0)
         if self.period == "month":
@@ -88,14 +92,18 @@ class Account:
 
 
 def opened(document: Mapping[str, Any], limit: Limit, now_s: float) -> Account:
-    """Return the account of the current period: an empty one if the document is of another period."""
-    current = limit.current(now_s)
-    if document.get("period") != current:
-        return Account(current, held={}, told={})
-    held = {call: (each[0], each[1]) for call, each in document["held"].items()}
+    """Return the account of the current period.
+
+    If the document is of an earlier period, it has only the reservations of calls that were in flight at its end: a
+    call counts in the period in which it is settled.
+    """
+    current, begin_s = limit.current(now_s), limit.begin_s(now_s)
+    held = {call: (each[0], each[1]) for call, each in document.get("held", {}).items() if each[1] >= begin_s}
+    is_current = document.get("period") == current
     dead = {call for call, (_, until_s) in held.items() if until_s < now_s}
-    spent = sum((Decimal(held[call][0]) for call in dead), Decimal(document["spent"]))
-    return Account(current, str(spent), {call: held[call] for call in held.keys() - dead}, document["told"])
+    spent = sum((Decimal(held[call][0]) for call in dead), Decimal(document["spent"] if is_current else 0))
+    kept = {call: held[call] for call in held.keys() - dead}
+    return Account(current, str(spent), kept, document["told"] if is_current else {})
 
 
 def reserved(account: Account, limit: Limit, call: str, wanted: Decimal, now_s: float) -> Account | None:
@@ -110,7 +118,7 @@ def reserved(account: Account, limit: Limit, call: str, wanted: Decimal, now_s: 
 def settled(account: Account, limit: Limit, call: str, spent: Decimal, conversation: str) -> Account:
     """Return the account after a call that has spent an amount, with the notice that becomes due, if any."""
     held = {each: kept for each, kept in account.held.items() if each != call}
-    if len(held) == len(account.held):  # of an earlier period, or settled before
+    if len(held) == len(account.held):  # settled before, or counted as spent
         return account
     total = Decimal(account.spent) + spent
     reached = [each for each in NOTICES if total * 100 >= Decimal(limit.most) * each]

@@ -115,6 +115,26 @@ async def test_a_budget_returns_at_the_beginning_of_the_next_period(  # noqa: PL
     assert not await budgets.reserve("b", "1", limit)
 
 
+@pytest.mark.parametrize("period", ["day", "month"])
+async def test_a_call_counts_once_in_the_period_in_which_it_ends(budgets, clock, period):
+    limit = Limit("person", period, "usd", "1", "U1", "UTC")
+    clock.now_s = datetime(2026, 3, 31, 23, 59, 50, tzinfo=UTC).timestamp()
+    await budgets.reserve("a", "0.1", limit)
+    await budgets.reserve("b", "0.9", limit)  # the budget of this period is used up
+    clock.now_s += 60
+    await budgets.settle("b", "0", limit)
+    for _ in range(2):
+        await budgets.settle("a", "0.6", limit)
+    assert not await budgets.reserve("c", "0.4", limit)
+    assert await budgets.reserve("d", "0.01", limit)
+
+
+async def test_what_a_process_had_reserved_that_died_in_an_earlier_period_is_forgotten(budgets, clock):
+    await budgets.reserve("a", "1")
+    clock.now_s += 2 * DAY_S
+    assert not await budgets.reserve("b", "1")
+
+
 async def test_what_a_dead_process_has_reserved_counts_as_spent(budgets, clock):
     clock.now_s -= 7200
     await budgets.reserve("a", "0.9")
