@@ -37,6 +37,16 @@ PROVIDERS: dict[str, ProviderChoice] = {
 }
 # The provider for sessions without a provider entry of their own: it needs no key.
 _KEYLESS = "demo"
+# The hooks of a host that its agents have too, with the capabilities that they and the loop use for them.
+_HOOKS = ("hooks-approval", "hooks-budget")
+_SHARED = (
+    "secrets.filter",
+    "approvals.facts",
+    "approvals.always",
+    "approvals.start_call",
+    "budget.reserve",
+    "budget.settle",
+)
 
 
 @dataclass(frozen=True)
@@ -50,7 +60,7 @@ class LLMAgents:
         templates: templates for `behavior_template`.
         reflection_timeout_s: time limit of one reflection, in seconds.
         host: the session that the agents work for. An agent without `llm_model` uses its providers; any other agent
-            uses the options of the host's provider with that prefix.
+            uses the options of the host's provider with that prefix. The host's budgets and approvals are theirs too.
     """
 
     store: LogStore
@@ -102,11 +112,11 @@ class LLMAgents:
         }
         options = {name: value for name, value in context.items() if value is not None}
         main = {"orchestrator": "loop-interactive", "context": {"module": "context-stack", "config": options}}
-        session = AmplifierSession({"session": main, "providers": planned}, session_id=conversation_id)
+        plan = {"session": main, "providers": planned, "hooks": self._hooks()}
+        session = AmplifierSession(plan, session_id=conversation_id)
         session.coordinator.register_capability("interactions.store", self.store)
         if self.host is not None:
-            secrets_filter = self.host.get_capability("secrets.filter")
-            session.coordinator.register_capability("secrets.filter", secrets_filter)
+            _connect(session.coordinator, self.host, conversation_id)
         async with session:
             for provider in providers:
                 if not isinstance(provider, dict):
@@ -137,6 +147,11 @@ class LLMAgents:
             return [chosen]
         return [{**entry, "config": {**(entry.get("config") or {}), **chosen.get("config", {})}}]
 
+    def _hooks(self) -> list[Any]:
+        """Return the host's entries of the hooks that its agents have too."""
+        planned = (self.host.config.get("hooks") or ()) if self.host is not None else ()
+        return [each for each in planned if (each if isinstance(each, str) else each["module"]) in _HOOKS]
+
     def _instructions(self, config: LLMAgentConfig) -> str | None:
         if config.behavior_template is None:
             return None
@@ -147,6 +162,17 @@ class LLMAgents:
             "today": datetime.now().astimezone().date().isoformat(),
         }
         return self.templates.render(config.behavior_template, variables)
+
+
+def _connect(coordinator: ModuleCoordinator, host: ModuleCoordinator, conversation_id: str) -> None:
+    """Give the session of an agent what its hooks use of the host: the accounts, and the people who approve calls."""
+    coordinator.approval_system = host.approval_system
+    for name in _SHARED:
+        coordinator.register_capability(name, host.get_capability(name))
+    if (sources := host.get("module-source-resolver")) is not None:
+        coordinator.mount("module-source-resolver", sources)
+    if (connect_people := host.get_capability("people.register")) is not None:
+        connect_people(coordinator, conversation_id.rpartition("/")[2])
 
 
 class LLMAgent:

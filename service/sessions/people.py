@@ -126,6 +126,12 @@ class SessionPeople:
         coordinator.register_capability("people.begin", self._begin)
         coordinator.register_capability("people.shared", self._shared)
         coordinator.register_capability("people.share", self._share)
+        coordinator.register_capability("people.register", self._register_for)
+
+    def _register_for(self, coordinator: ModuleCoordinator, session_id: str) -> None:
+        """Register the people for another session that works for this one; its calls may have the same ids."""
+        scope = f"{self._scope}{session_id}/"
+        SessionPeople(self._key, self._people, self._rules, self._without_secrets, scope).register(coordinator)
 
     async def _shared(self) -> dict[str, Any] | None:
         """Return the digests of the files that the run has shared, and when it began; `None`: no one is there."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -14,6 +14,8 @@ from orchestrator_interactive.interactions import InteractionStack
 from orchestrator_interactive.interactions.states import AgentCallState, AgentResultState, ToolResultState
 from orchestrator_interactive.interactions.stores.memory import MemoryStore
 from orchestrator_interactive.kernel import AmplifierSession
+from orchestrator_interactive.kernel.contracts.messages import Usage
+from orchestrator_interactive.testing import MockApprovalSystem
 
 TOOLS = """
 from orchestrator_interactive.registries import tool, tool_registry
@@ -44,13 +46,14 @@ def store() -> MemoryStore:
 
 @pytest.fixture
 def session(store: MemoryStore) -> Callable[..., AmplifierSession]:
-    """A session with these agents and options."""
+    """A session with these agents, hooks and options."""
 
-    def make(*agents: dict[str, Any], **options: Any) -> AmplifierSession:
+    def make(*agents: dict[str, Any], hooks: Sequence[dict[str, Any]] = (), **options: Any) -> AmplifierSession:
         plan = {
             "session": {"orchestrator": "loop-interactive", "context": "context-stack"},
             "providers": [{"module": "provider-demo", "config": {"think_s": 0, "word_s": 0}}],
             "tools": [{"module": "tool-agents", "config": {"agents": list(agents), **options}}],
+            "hooks": list(hooks),
         }
         session = AmplifierSession(plan, session_id="talk")
         session.coordinator.register_capability("interactions.store", store)
@@ -120,6 +123,44 @@ async def test_the_results_of_any_tool_can_be_judged(
         await scripted(opened, call(bad), say("Hi."), GOOD, GOOD, call(use(module, "b", text="x")), GOOD, say("Done."))
         assert await opened.execute("go") == "Done."
     assert [state.reward for state in await states(store, ToolResultState)] == [0.8, 0.8]
+
+
+@pytest.mark.parametrize("asked", [{}, {"reflection_agent_id": "editor", "reflect": ["call_agent"]}])
+async def test_the_model_calls_of_an_agent_and_of_a_judge_are_in_the_budgets_of_the_session(
+    session: Callable[..., AmplifierSession], asked: dict[str, Any]
+) -> None:
+    limits = [{"per": "channel", "period": "day", "tokens": 100_000}]
+    hook = {"module": "hooks-budget", "config": {"limits": limits, "output_tokens": 100}}
+    channel, much = uuid4().hex, {"usage": Usage(input_tokens=99_900, output_tokens=50, total_tokens=99_950)}
+    async with session({"id": "editor"}, hooks=[hook], **asked) as opened:
+        opened.coordinator.register_capability("approvals.facts", lambda: {"channel": channel})
+        ask = call(use("call_agent", "a", agent_id="editor", message="Hello"))
+        answers = [say("Hi.", **({} if asked else much)), *([say("{}", **much)] if asked else [])]
+        script = await scripted(opened, ask, *answers, say("never"))
+        assert "is used up" in await opened.execute("Ask the editor")
+        assert len(script.requests) == 1 + len(answers)
+
+
+@pytest.mark.parametrize(("answer", "result"), [("Allow", "2"), ("Deny", "Denied")])
+async def test_people_approve_the_tool_calls_of_an_agent(
+    session: Callable[..., AmplifierSession], module: str, answer: str, result: str
+) -> None:
+    rules = [{"tool": module, "level": "ask"}, {"tool": "call_agent", "level": "allow"}]
+    hook = {"module": "hooks-approval", "config": {"rules": rules}}
+    people = MockApprovalSystem(answer)
+    agent = {"id": "editor", "tools": [module]}
+    async with session(agent, hooks=[hook], modules=[module]) as opened:
+        opened.coordinator.approval_system = people
+        script = await scripted(
+            opened,
+            call(use("call_agent", "a", agent_id="editor", message="Count: one two")),
+            call(use(module, "b", text="one two")),
+            say("Done."),
+            say("It is done."),
+        )
+        await opened.execute("Ask the editor")
+    assert [each.prompt for each in people.requests] == [f"Allow {module}?"]
+    assert told(script.sent(2))[-1][1].startswith(result)
 
 
 @pytest.mark.parametrize(

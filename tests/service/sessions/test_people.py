@@ -7,6 +7,7 @@ import pytest
 from connector.protocols import PersonAnswer
 from orchestrator_interactive.interactions.records import Key
 from orchestrator_interactive.kernel.tool_support import ApprovalDetails, CallContext, current_call
+from orchestrator_interactive.testing import TestCoordinator
 from service.sessions.people import SessionPeople
 
 KEY = Key("T1:C1:1700000000.000100", "alpha")
@@ -61,6 +62,15 @@ async def test_a_request_before_the_call_is_about_the_call_and_one_about_its_res
     before, after = people.requests
     assert before.id == "c1"
     assert after.id.startswith("c1:result:")
+
+
+async def test_a_call_of_an_asked_agent_with_the_id_of_another_call_is_another_request(call):
+    people, host, agent = Asked(), TestCoordinator(), TestCoordinator()
+    session(people).register(host)
+    host.get_capability("people.register")(agent, "b7")
+    for each in (host, agent):
+        assert await each.approval_system.request_approval("May it run?", OPTIONS, 5.0, "deny") == "Allow"
+    assert [each.id for each in people.requests] == ["c1", "b7/c1"]
 
 
 async def test_details_are_for_one_request_and_show_the_arguments_as_they_are_now(call):
