@@ -22,13 +22,16 @@ from orchestrator_interactive.kernel.contracts import events
 from orchestrator_interactive.kernel.contracts.models import HookResult
 from orchestrator_interactive.kernel.error_boundary import ErrorBoundary
 from orchestrator_interactive.kernel.interop import to_local_coordinator
+from orchestrator_interactive.loop.outcome import usage_from_dict
 from orchestrator_interactive.modules.hooks_budget.ledger import Account, Limit, Per, Period, opened, reserved, settled
 from orchestrator_interactive.transcript.rows import estimate
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+    from orchestrator_interactive.kernel.contracts.messages import Usage
     from orchestrator_interactive.kernel.coordinator import ModuleCoordinator
+    from orchestrator_interactive.loop.outcome import UsageTotals
 
 __all__ = ["BudgetOptions", "mount", "refusal"]
 
@@ -111,6 +114,7 @@ async def mount(coordinator: ModuleCoordinator, config: dict[str, Any]) -> Calla
         events.PROVIDER_RESPONSE: hook.on_response,
         events.PROVIDER_ERROR: hook.on_error,
         events.EXECUTION_END: hook.on_end,
+        events.CONTEXT_POST_COMPACT: hook.on_compacted,
     }
     register = coordinator.hooks.register
     ends = [register(event, each, priority=_PRIORITY, name="hooks-budget") for event, each in handlers.items()]
@@ -137,15 +141,14 @@ class BudgetHook:
         """Reserve the estimate of a call; deny the call if a budget has no room for it."""
         await self._settle(0, Decimal())  # the call was repeated without an answer
         self._input_tokens = sum(map(estimate, data.get("messages") or ()))
-        facts = self._coordinator.get_capability("approvals.facts")
-        self._limits = self._applicable({} if facts is None else facts())
+        self._limits = self._applicable()
         if not self._limits:
             return HookResult()
         self._call = uuid4().hex
         tokens = self._input_tokens + self._options.output_tokens
         with ErrorBoundary(log, "budget.unchecked"):
             async with asyncio.timeout(_DECIDED_WITHIN_S):
-                if reason := await self._change("reserve", tokens, tokens * self._usd_per_token):
+                if reason := await self._change("reserve", self._call, tokens, tokens * self._usd_per_token):
                     self._call = ""
                     log.info("budget.used_up", reason=reason)
                     return HookResult(action="deny", reason=reason)
@@ -158,11 +161,8 @@ class BudgetHook:
         if usage is None:
             await self._settle_request()
             return HookResult()
-        tokens = usage.input_tokens + usage.output_tokens
-        cost_usd = usage.cost_usd
-        if cost_usd is None:
-            cost_usd = tokens * self._options.usd_per_million_tokens / _MILLION
-        elif tokens:
+        tokens, cost_usd = self._used(usage)
+        if usage.cost_usd is not None and tokens:
             self._usd_per_token = cost_usd / tokens
         await self._settle(tokens, cost_usd)
         return HookResult()
@@ -179,8 +179,24 @@ class BudgetHook:
         await self._settle_request()
         return HookResult()
 
-    def _applicable(self, facts: Mapping[str, str]) -> list[Limit]:
-        found = []
+    async def on_compacted(self, _event: str, data: dict[str, Any]) -> HookResult:
+        """Charge for the summary of a compaction. Nothing is reserved before it: only its context knows the request."""
+        if (given := data.get("usage")) is not None:
+            self._limits, call = self._applicable(), uuid4().hex
+            with ErrorBoundary(log, "budget.unsettled"):
+                await self._change("reserve", call, 0, Decimal())
+                await self._change("settle", call, *self._used(usage_from_dict(given)))
+        return HookResult()
+
+    def _used(self, usage: Usage | UsageTotals) -> tuple[int, Decimal]:
+        """Return the tokens and the dollars of a usage."""
+        tokens = usage.input_tokens + usage.output_tokens
+        known = usage.cost_usd
+        return tokens, tokens * self._options.usd_per_million_tokens / _MILLION if known is None else known
+
+    def _applicable(self) -> list[Limit]:
+        get_facts, found = self._coordinator.get_capability("approvals.facts"), []
+        facts: Mapping[str, str] = {} if get_facts is None else get_facts()
         for each in self._options.limits:
             subject = "" if each.per == "workspace" else facts.get(each.per, "")
             if subject or each.per == "workspace":
@@ -193,16 +209,16 @@ class BudgetHook:
     async def _settle(self, tokens: int, usd: Decimal) -> None:
         if self._call:
             with ErrorBoundary(log, "budget.unsettled"):
-                await self._change("settle", tokens, usd)
+                await self._change("settle", self._call, tokens, usd)
             self._call = ""
 
-    async def _change(self, verb: str, tokens: int, usd: Decimal) -> str:
-        """Reserve or settle in all accounts; return why a call is refused, blank: it is not."""
+    async def _change(self, verb: str, call: str, tokens: int, usd: Decimal) -> str:
+        """Reserve or settle a call in all accounts; return why it is refused, blank: it is not."""
         capability = self._coordinator.get_capability(f"budget.{verb}")
         limits, amounts = self._limits, {"tokens": str(tokens), "usd": str(usd)}
         if capability is not None:
             given = [asdict(each) for each in limits]
-            found = await capability(call=self._call, limits=given, amounts=amounts)
+            found = await capability(call=call, limits=given, amounts=amounts)
             return str(found.get("refused") or "")
         now_s = time.time()
         accounts = [opened(_accounts.get(_name(each), {}), each, now_s) for each in limits]
@@ -210,9 +226,9 @@ class BudgetHook:
         for account, each in zip(accounts, limits, strict=True):
             wanted = Decimal(amounts[each.unit])
             if verb == "settle":
-                changed.append(settled(account, each, self._call, wanted, ""))
+                changed.append(settled(account, each, call, wanted, ""))
             else:
-                changed.append(reserved(account, each, self._call, wanted, now_s))
+                changed.append(reserved(account, each, call, wanted, now_s))
         if None in changed:
             return refusal(limits[changed.index(None)], now_s)
         _accounts.update({_name(each): new.to_dict() for each, new in zip(limits, changed, strict=True) if new})

@@ -22,8 +22,8 @@ def used(tokens: int, usd: str | None = None) -> dict[str, Any]:
     return {"usage": Usage(input_tokens=tokens - 1, output_tokens=1, total_tokens=tokens, cost_usd=cost)}
 
 
-async def agent_with(*steps: Any, channel: str = "", **options: Any) -> Agent:
-    agent = await make_agent(*steps, tools=[echo()], retry_base_delay_s=0.001, max_retries=3)
+async def agent_with(*steps: Any, channel: str = "", plan: dict[str, Any] | None = None, **options: Any) -> Agent:
+    agent = await make_agent(*steps, tools=[echo()], plan=plan, retry_base_delay_s=0.001, max_retries=3)
     facts = {"person": "U1", "channel": channel or uuid4().hex, "instance": "alpha", "conversation": "T1:C1:1.5"}
     agent.coordinator.register_capability("approvals.facts", lambda: facts)
     limit = {"per": "channel", "period": "day", "tokens": 1_000}
@@ -88,6 +88,16 @@ async def test_a_call_that_fails_after_its_answer_has_begun_counts_its_request()
     down = fail(ProviderUnavailableError("reset", provider="p"))
     agent = await agent_with(streaming("Let me", then=down), say("never"))
     assert (await agent.run(PROMPT)).startswith(USED_UP)
+
+
+async def test_the_summary_of_a_conversation_counts() -> None:
+    config = {"max_tokens": 400, "strategy": "summary", "summary_max_tokens": 100}
+    summary = say("They talked.", **used(950))
+    agent = await agent_with(summary, say("never"), plan={"context": {"module": "watched", "config": config}})
+    past = [{"role": role, "content": "words " * 60} for role in ("user", "assistant") * 5]
+    await agent.context.set_messages(past)
+    assert (await agent.run()).startswith(USED_UP)
+    assert len(agent.provider.requests) == 1
 
 
 async def test_a_call_that_fails_before_its_answer_has_begun_is_free() -> None:
