@@ -172,11 +172,13 @@ class WorkspaceFolder:
         """Move a file, a link or a folder to a path where nothing is, creating its folders.
 
         Raises:
-            WorkspaceError: outside of the workspace, missing, protected, or something is at the new path.
+            WorkspaceError: outside of the workspace, missing, protected, not readable, or something is at the new path.
         """
         (folders, name), (to_folders, to_name) = (self._file_parts(each, follow=False) for each in (path, to))
         self._refuse_to_change(path, [*folders, name], whole=True)
-        self._refuse_to_change(to, [*to_folders, to_name])
+        # Otherwise the new path may be one that may be read, or a protected path may be in the moved folder.
+        self._refuse_unless("read", self._readable, path, [*folders, name])
+        self._refuse_to_change(to, [*to_folders, to_name], whole=True)
         if [*to_folders, to_name][: len(folders) + 1] == [*folders, name]:
             raise WorkspaceError(f"'{to}' is in '{path}'. Give a path outside of it.")
         with _explained(path), open_folder(self.root, folders) as source:

@@ -217,6 +217,25 @@ async def test_protected_files_stay(linked: Path, config: dict[str, Any], protec
     assert tree(linked) == before
 
 
+@pytest.mark.parametrize("to", ["public/notes.md", "results/a-00000000.txt"])
+async def test_a_move_makes_nothing_readable(root: Path, to: str) -> None:
+    (root / "drafts").mkdir()
+    (root / "drafts" / "plan.md").write_text("secret")
+    run, before = await tools_in(root, allowed_read_paths=["public", "drafts/public"]), tree(root)
+    for path in ("notes.md", "drafts", "drafts/plan.md"):
+        assert not (await run("move_file", path=path, to=to))[0]
+    assert tree(root) == before
+
+
+async def test_a_folder_is_not_moved_to_where_it_would_hold_a_protected_path(root: Path) -> None:
+    run = await tools_in(root, denied_write_paths=[".github/workflows/ci.yml"])
+    assert (await run("write_file", path="x/workflows/ci.yml", content="mine"))[0]
+    succeeded, said = await run("move_file", path="x", to=".github")
+    assert not succeeded
+    assert "must not be changed" in said
+    assert (await run("move_file", path="x", to=".github/other"))[0]
+
+
 async def test_an_edit_returns_its_diff(linked: Path) -> None:
     run = await tools_in(linked)
     _, said = await run("edit_file", path="notes.md", old_string="eat a cake", new_string="sell it")
