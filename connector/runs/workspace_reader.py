@@ -77,11 +77,31 @@ class WorkspaceReader:
 
     async def place(self, given: str, askers: frozenset[str], here: ThreadAddress) -> Place:
         """Return the place of a link, an id or a name, if all the askers may read it and see it `here`."""
-        channel, thread_ts = await self._parsed(given.strip(), here)
+        channel, thread_ts = await self.find(given, here)
         info = await self._info(channel)
         name = f"#{info['name']}" if info.get("name") else "this conversation"
         await self._check(info, name, askers, here)
         return Place(channel, name, thread_ts)
+
+    async def find(self, given: str, here: ThreadAddress) -> tuple[str, str | None]:
+        """Return the ids of the channel and thread of a link, an id or a name, whether or not they may be read."""
+        given = given.strip()
+        if given in {"", "here"}:
+            return here.channel, None
+        if given == "thread":
+            return here.channel, here.thread_ts
+        if link := _LINK.fullmatch(given.strip("<>").partition("|")[0]):
+            own_ts = f"{link[2]}.{link[3]}" if link[2] else None
+            return link[1], link[4] or own_ts
+        if mention := _MENTION.fullmatch(given):
+            return mention[1], None
+        if _CHANNEL_ID.fullmatch(given):
+            return given, None
+        name = given.removeprefix("#").lower()
+        for info in await self._listed():
+            if info.get("name") == name:
+                return str(info["id"]), None
+        raise Refused(f"I know no channel {given!r}. slack_channels lists those that you can read.")
 
     async def channels(self, askers: frozenset[str], here: ThreadAddress) -> list[Found]:
         """Return the channels that all the askers may read and see `here`."""
@@ -131,24 +151,6 @@ class WorkspaceReader:
                 if len(found) == most:
                     break
         return found
-
-    async def _parsed(self, given: str, here: ThreadAddress) -> tuple[str, str | None]:
-        if given in {"", "here"}:
-            return here.channel, None
-        if given == "thread":
-            return here.channel, here.thread_ts
-        if link := _LINK.fullmatch(given.strip("<>").partition("|")[0]):
-            own_ts = f"{link[2]}.{link[3]}" if link[2] else None
-            return link[1], link[4] or own_ts
-        if mention := _MENTION.fullmatch(given):
-            return mention[1], None
-        if _CHANNEL_ID.fullmatch(given):
-            return given, None
-        name = given.removeprefix("#").lower()
-        for info in await self._listed():
-            if info.get("name") == name:
-                return str(info["id"]), None
-        raise Refused(f"I know no channel {given!r}. slack_channels lists those that you can read.")
 
     async def _check(self, info: Found, name: str, askers: frozenset[str], here: ThreadAddress) -> None:
         """Raise `Refused` unless all the askers may read a channel, and its content may be shown here."""

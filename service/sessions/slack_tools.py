@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import asdict
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any
@@ -124,7 +124,10 @@ class SlackTools:
         """Store a post; a repeated `call_id` posts nothing again."""
         people = frozenset(given["people"])
         place = await reader.place(given["place"], people, here)
-        allowed = {(await reader.place(each, people, here)).channel for each in given["allowed"]}
+        allowed = set()
+        for each in given["allowed"]:
+            with suppress(Refused):  # renamed or unknown: it allows nothing
+                allowed.add((await reader.find(each, here))[0])
         if place.channel not in allowed:
             raise ValueError(f"You may not post in {place.name}: the configuration of this agent does not allow it.")
         there = ThreadAddress(here.team, place.channel, place.thread_ts)

@@ -17,7 +17,7 @@ instances:
   alpha:
     persona: {{name: Alpha, emoji: ":owl:"}}
     instructions: You lead.
-    tools: [{{module: tool-slack, config: {{post: [general, news]}}}}]
+    tools: [{{module: tool-slack, config: {{post: [board, renamed, general, news]}}}}]
 workspace: {{root: files}}
 slack: {{rate_scale: 1000}}
 store: "{store}"
