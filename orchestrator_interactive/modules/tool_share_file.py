@@ -138,14 +138,26 @@ class ShareFileTool:
             if not path or "://" in path or len(found) == _MOST_FILES:
                 continue
             try:
-                with folder.open(path) as file:
-                    status = os.fstat(file.fileno())
+                with folder.open(path) as opened:
+                    status = os.fstat(opened.fileno())
                 inside = PurePosixPath(folder.normal(path))
                 if inside.parts[0] != _ATTACHED and status.st_ctime >= since_s:
-                    found.setdefault(str(inside), self._read(path))
+                    file = self._read(path)
+                    if not self._is_of_template(inside, file.content):
+                        found.setdefault(str(inside), file)
             except (WorkspaceError, ValueError, IndexError):
                 continue
         return list(found.values())
+
+    def _is_of_template(self, inside: PurePosixPath, content: bytes) -> bool:
+        """Return whether the workspace's template has this file: it may be copied after the run's first message."""
+        template = self._coordinator.get_capability("workspace.template")
+        if template is None:
+            return False
+        try:
+            return Path(template, inside).read_bytes() == content
+        except OSError:
+            return False
 
     def _read(self, path: str) -> _File:
         """Return a file of the workspace.

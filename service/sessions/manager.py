@@ -404,6 +404,8 @@ class InProcessSessionManager:
             people.register(session.coordinator)
         folder = str(self._workspaces.folder(key.conversation_id))
         session.coordinator.register_capability("session.working_dir", folder)
+        if self._workspaces.template is not None:
+            session.coordinator.register_capability("workspace.template", str(self._workspaces.template))
         for name in self._host.names if self._host is not None else ():
             call = self._note if name == NOTIFY else partial(self._call_host, name)
             session.coordinator.register_capability(name, partial(call, key))

@@ -56,6 +56,11 @@ class Workspaces:
         # The options of `tool-filesystem` that limit a folder.
         self.limits: dict[str, int] = config.model_dump(include={"quota_mb", "quota_files", "reserve_mb"})
 
+    @property
+    def template(self) -> Path | None:
+        """The folder that new folders are copies of."""
+        return self._config.template
+
     async def check(self, *, creates: bool = True) -> None:
         """Check that folders can be created, and make them inaccessible to other users.
 

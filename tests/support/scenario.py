@@ -30,7 +30,7 @@ instances:
     persona: {{name: Alpha, emoji: ":owl:"}}
     tools: [{{module: gated-tool, source: {tool}, config: {gates}}}{more}]
     orchestrator: {{module: loop-interactive, config: {{stop_grace_s: 0.2}}}}
-workspace: {{root: {folder}/files}}
+workspace: {{root: {folder}/files{template}}}
 lease_s: 2
 shutdown_grace_s: 4
 """
@@ -118,10 +118,12 @@ async def scenario(
     side_effect_free: bool = False,
     remote: bool | None = None,
     tools: tuple[str, ...] = (),
+    template: Path | None = None,
 ) -> AsyncIterator[Scenario]:
     """Start no process yet. Slack soon repeats events that a killed process did not acknowledge.
 
-    `remote`: the agents run in a process of their own; by default, as `remote_sessions` says. `tools` are more modules.
+    `remote`: the agents run in a process of their own; by default, as `remote_sessions` says. `tools` are more modules,
+    `template` the files of a new conversation.
     """
     async with AsyncExitStack() as stack:
         redis = stack.enter_context(redis_server(*DURABLE)) if store == "redis" else None
@@ -139,7 +141,15 @@ async def scenario(
         written = ", ".join(f"{name}: {str(value).lower()}" for name, value in gates.items())
         config = folder / "agents.yaml"
         more = "".join(f", {each}" for each in tools)
-        config.write_text(_CONFIG.format(tool=GATED_TOOL, gates=f"{{{written}}}", folder=folder, more=more))
+        config.write_text(
+            _CONFIG.format(
+                tool=GATED_TOOL,
+                gates=f"{{{written}}}",
+                folder=folder,
+                more=more,
+                template=f", template: {template}" if template else "",
+            )
+        )
         is_remote = remote_sessions() if remote is None else remote
         there = await stack.enter_async_context(Replicas.of(replicas, env, config, remote=is_remote))
         yield Scenario(stage, board, model, tests, set_up, there, redis)

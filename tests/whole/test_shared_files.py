@@ -69,6 +69,20 @@ async def test_a_file_that_the_run_made_and_its_answer_names_is_shared_with_it_o
         assert shared(there) == [("", ["report.md"])]
 
 
+async def test_files_of_the_template_that_the_first_answer_names_are_not_shared(serving, tmp_path):
+    template = tmp_path / "template"
+    template.mkdir()
+    for name in ("guide.md", "draft.md"):
+        (template / name).write_text("Begin here.\n")
+    async with serving(template=template) as there:
+        there.model.reply(write("draft.md", REPORT))
+        there.model.reply(text("I followed `guide.md` in `draft.md`."))
+        await there.say("@alpha report")
+        await there.sees("I followed")
+        assert await there.final_texts()
+        assert shared(there) == [("", ["draft.md"])]
+
+
 async def test_what_the_agent_has_shared_is_not_shared_again_with_the_answer(serving):
     async with serving() as there:
         await begin(there, "See report.md and data.csv.")

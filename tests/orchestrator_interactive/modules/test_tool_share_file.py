@@ -198,6 +198,17 @@ async def test_an_answer_shares_the_files_that_it_names(mounted, slack, answer, 
     assert [file["name"] for _, files, _ in slack.shared for file in files] == names
 
 
+async def test_an_answer_shares_no_unchanged_file_of_the_template(mounted, slack, workspace, tmp_path):
+    template = tmp_path / "template"
+    (template / "out").mkdir(parents=True)
+    (template / "run.py").write_bytes((workspace / "run.py").read_bytes())
+    (template / "out" / "report.md").write_text("All is open.")
+    coordinator = await mounted()
+    coordinator.register_capability("workspace.template", str(template))
+    await coordinator.get_capability("files.share_referred")("See `run.py`, `out/report.md` and `chart.png`.")
+    assert [file["name"] for _, files, _ in slack.shared for file in files] == ["report.md", "chart.png"]
+
+
 @given(st.text(st.sampled_from("`[](). /\\nrunpyout.md-_:@"), max_size=200))
 def test_any_answer_can_be_searched(answer):
     from orchestrator_interactive.modules.tool_share_file import _NAMED  # noqa: PLC0415
