@@ -702,7 +702,10 @@ class SessionManager(Protocol):
         """
 
     async def drop_files(self, instance_name: str, conversation_id: str, file_ids: Collection[str]) -> None:
-        """Remove files that `keep_file` stored, because their authors took them back."""
+        """Remove files that `keep_file` stored, because their authors took them back.
+
+        A file of another message that the conversation's log has stays.
+        """
 
     async def edit(
         self,

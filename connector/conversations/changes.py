@@ -87,6 +87,7 @@ async def _drop_files(state: ConversationState, inbound: PendingMessage, files: 
 
     Call it before the change is stored: if the process is killed in between, the next one repeats both.
     """
+    files = state.inbox.only_in(inbound, files)
     ids = [each.id for each in files if each.id]
     if not ids:
         return

@@ -90,7 +90,7 @@ class ConversationState:
         if first.id not in read and not run.is_requeued:
             closed[first.seq] = "withdrawn" if run.record.stopped_by else "refused"
             with error_boundary("file.not_dropped", conversation=self.id):
-                await run.files.drop(first.message.files)
+                await run.files.drop(inbox.only_in(first, first.message.files))
         for aside in await self._asides():
             closed.setdefault(aside.seq, "done")
             if aside.id not in read:

@@ -11,6 +11,7 @@ from connector.slack_api.users import WAIT_S
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable
 
+    from connector.message_text import SlackFile
     from connector.protocols import RunService
     from connector.records import PendingMessage
     from connector.routing import Router
@@ -101,6 +102,13 @@ class Inbox:
 
     def find(self, message_id: str) -> PendingMessage | None:
         return self.waiting.get(message_id) or self.given.get(message_id)
+
+    def only_in(self, inbound: PendingMessage, files: Iterable[SlackFile]) -> list[SlackFile]:
+        """Return those of the files of a message that no other message here has."""
+        others = {
+            file.id for each in self._all() if each.message.id != inbound.message.id for file in each.message.files
+        }
+        return [each for each in files if each.id not in others]
 
     def latest_edit(self, message_id: str) -> str:
         """Return the ts of the latest edit of a message among the pending ones; blank: none."""

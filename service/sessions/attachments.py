@@ -114,6 +114,11 @@ def image_block(folder: Path, file: MessageFile) -> dict[str, Any] | None:
     return {"type": "image", "source": source}
 
 
+def place_of(file_id: str) -> str:
+    """Return the path of the folder of a file in the workspace, with a slash, as the notes of the file have it."""
+    return f"{_TOP}/{_folder_of(file_id)}/"
+
+
 async def drop(folder: Path, file_id: str) -> None:
     """Remove a stored file and its copies, unless the agent has put something else there."""
     await asyncio.to_thread(_drop, folder, file_id)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -90,6 +91,35 @@ async def logged_ids(store: LogStore, key: Key) -> LoggedIds | None:
     talk = frozenset(id_ for found in segments.values() for id_ in found.talk)
     is_whole = is_whole and not any(each.has_unknown for each in segments.values())
     return LoggedIds(every, talk, branches, is_whole, damaged)
+
+
+async def logged_texts(store: LogStore, key: Key, texts: Collection[str]) -> frozenset[str]:
+    """Return those of the texts that messages in a log have, on any branch, or in the logs of its sub-agents.
+
+    Raises:
+        DamagedLog: its branches cannot be read.
+        StoreError: the store cannot be used.
+    """
+    log = await store.load(key)
+    found, children = set[str](), set[Key]()
+    for number, segment in log.tree.segments.items() if log is not None else ():
+        for start in range(segment.base, segment.end, _PAGE):
+            for node in await store.read(key, number, start, min(start + _PAGE, segment.end)):
+                with suppress(UnreadableState):
+                    state = decode(node.envelope)
+                    found |= texts_in(row_of(state), texts)
+                    if isinstance(state, AgentCallState):
+                        request = state.correlation_id.partition("/")[0]
+                        children.add(Key(f"{key.conversation_id}/{request}", state.agent_id))
+    for child in children:
+        found |= await logged_texts(store, child, texts)
+    return frozenset(found)
+
+
+def texts_in(row: Any, texts: Collection[str]) -> frozenset[str]:
+    """Return those of the texts, which have only characters that JSON does not escape, that are in a row."""
+    written = json.dumps(row, ensure_ascii=False)
+    return frozenset(each for each in texts if each in written)
 
 
 @dataclass(slots=True)

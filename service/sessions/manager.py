@@ -21,11 +21,11 @@ from orchestrator_interactive.transcript import framing
 from orchestrator_interactive.transcript.rows import delivered_ids_in
 from service.config.config import AGENT_PARTS
 from service.logging import hide_known, hide_secrets
-from service.sessions.attachments import drop, image_block, keep
+from service.sessions.attachments import drop, image_block, keep, place_of
 from service.sessions.foreign_loop import execute
 from service.sessions.history import LogHistory
 from service.sessions.host import DISPATCH, MODEL, NOTIFY, OVERLAY
-from service.sessions.logged_ids import DeliveredIds
+from service.sessions.logged_ids import DeliveredIds, logged_texts, texts_in
 from service.sessions.mount_plan import NO_KEYS, keeps_log, mount_plan, new_session
 from service.sessions.people import SessionPeople
 from service.sessions.run import SessionRun
@@ -260,10 +260,25 @@ class InProcessSessionManager:
         return await keep(folder, file_id, name, content, declared=mimetype, limits=limits)
 
     async def drop_files(self, instance_name: str, conversation_id: str, file_ids: Collection[str]) -> None:  # noqa: ARG002
-        """Remove stored files of messages from the workspace of their conversation."""
-        folder = self._workspaces.folder(conversation_id)
-        for each in file_ids:
+        """Remove stored files of messages from the workspace of their conversation, except those that an agent knows.
+
+        Raises:
+            StoreError: a log cannot be read now; nothing is removed.
+        """
+        folder, places = self._workspaces.folder(conversation_id), {place_of(each): each for each in file_ids}
+        for name in self._instances:
+            for known in await self._named_in(Key(conversation_id, name), places):
+                del places[known]
+        for each in places.values():
             await drop(folder, each)
+
+    async def _named_in(self, key: Key, texts: Collection[str]) -> frozenset[str]:
+        """Return those of the texts that messages in a conversation have."""
+        run = self._runs.get(key)
+        session = (run.session if run else None) or self._pool.idle(key)
+        if session is None or log_of(session) is not None:
+            return await logged_texts(self._store, key, texts)
+        return texts_in(await _rows(session), texts)
 
     def _images(self, conversation_id: str, author_id: str | None, files: Sequence[MessageFile]) -> tuple[Any, ...]:
         """Return the images of a message as blocks; a person's are erased with the person's messages."""

@@ -119,6 +119,23 @@ async def test_a_deleted_message_leaves_no_files(chat):
     assert chat.sessions.kept == {}
 
 
+async def test_a_file_of_two_messages_stays_if_one_is_deleted(chat):
+    thread = await chat.start()
+    first = await upload(chat, A, text="read", thread=thread.ts)
+    await thread.run.injected("read")
+    file = file_json(chat, A[1])
+    second = f"{float(first) + 1:.6f}"
+    again = {"type": "message", "subtype": "file_share", "files": [file]}
+    chat.deliver(chat.posted(second, "again", thread_ts=thread.ts) | again)
+    await thread.run.injected("read", "again")
+    await thread.delete(first)
+    await thread.run.injected("again")
+    await thread.say("more")
+    await thread.run.injected("again", "more")
+    assert (list(chat.sessions.kept), chat.sessions.dropped) == ([file["id"]], [])
+    assert thread.run.injections[0].files[0].note == "a.txt: text/plain"
+
+
 async def test_a_file_that_is_deleted_before_it_is_read_is_named_as_such(chat):
     chat.sessions.hold_setup = asyncio.Event()
     thread = await chat.say("@alpha look")

@@ -14,7 +14,9 @@ from typing import TYPE_CHECKING
 import pytest
 from PIL import Image
 from pypdf import PdfWriter
+from session_tests import ANA, HERE
 
+from service.config.config import ModuleConfig
 from service.sessions.attachments import drop, image_block, keep
 
 if TYPE_CHECKING:
@@ -214,3 +216,15 @@ async def test_refuses_a_login_page(tmp_path: Path) -> None:
     kept = await keep(tmp_path, "F1", "a.pdf", b"<!doctype html><p>Sign in", declared="application/pdf")
     assert "login page" in kept.problem
     assert _stored(tmp_path) == []
+
+
+@pytest.mark.parametrize("module", ["context-stack", "context-simple"])
+async def test_a_file_that_an_agent_knows_is_not_dropped(local_manager, model, tmp_path, module):
+    content = tmp_path / "content"
+    content.write_text("hello")
+    async with local_manager("alpha", "beta", context=ModuleConfig(module=module)) as sessions:
+        known, new = [await sessions.keep_file("alpha", HERE, each, "a.txt", "", content) for each in ("F1", "F11")]
+        await sessions.execute("alpha", HERE, "read", message_id="T:C:1.0", author=ANA, files=(known,))
+        await sessions.drop_files("beta", HERE, ["F1", "F11"])
+    stored = [path.name for path in (tmp_path / "files").glob("*/files/*")]
+    assert (stored, new.problem) == (["F1"], "")
