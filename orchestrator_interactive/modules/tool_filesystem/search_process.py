@@ -32,11 +32,12 @@ FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 MAX_FOLDERS = 20
 MAX_PATH_BYTES = 1_000
 MAX_NAME_BYTES = 255
+# Limits of a search for lines.
+MAX_FILE_BYTES = 2_000_000  # larger files are data rather than text
+MAX_TOTAL_CHARACTERS = 20_000_000
 
 _NOT_LOOKED_INTO = {"__pycache__", "node_modules"}
 _MAX_LINE = 2_000  # searched characters of a line
-_MAX_FILE_BYTES = 2_000_000  # larger files are data rather than text
-_MAX_TOTAL_CHARACTERS = 20_000_000
 _FILES_A_REPORT = 500
 _MAX_REQUEST_BYTES = 65_536
 # Seconds after the time limit; the alarm ends the process if the parent has died.
@@ -64,12 +65,15 @@ class Found(TypedDict):
     """The result of a request.
 
     `items` are `[path, size in bytes]` of files, or `[path, line number, text]` of lines; `too_deep` is the number of
-    folders and files left out because their path is too long; `is_complete` is False if the time limit was reached.
+    folders and files left out because their path is too long, `too_large` that of files whose lines were not searched;
+    `is_full` is True if the size limit was reached, `is_late` if the time limit was.
     """
 
     items: list[list[Any]]
     too_deep: int
-    is_complete: bool
+    too_large: int
+    is_full: bool
+    is_late: bool
 
 
 class _Entry(NamedTuple):
@@ -87,8 +91,8 @@ class _Scan:
         self._top = top
         self._report = report
         self._deadline = time.monotonic() + job["time_limit_s"]
-        self._too_deep = 0
-        self._is_complete = True
+        self._too_deep = self._too_large = 0
+        self._is_full = self._is_past_deadline = False
 
     def found(self) -> Found:
         items: list[list[Any]] = []
@@ -96,7 +100,13 @@ class _Scan:
             items.append(item)
             if len(items) == self._job["limit"]:
                 break
-        return {"items": items, "too_deep": self._too_deep, "is_complete": self._is_complete}
+        return {
+            "items": items,
+            "too_deep": self._too_deep,
+            "too_large": self._too_large,
+            "is_full": self._is_full,
+            "is_late": self._is_past_deadline,
+        }
 
     def _files(self) -> Iterator[list[Any]]:
         for entry in self._entries():
@@ -105,16 +115,17 @@ class _Scan:
 
     def _lines(self) -> Iterator[list[Any]]:
         holds = _test(self._job)
-        room = _MAX_TOTAL_CHARACTERS
+        room = MAX_TOTAL_CHARACTERS
         for searched, entry in enumerate(self._entries()):
             if searched and not searched % _FILES_A_REPORT:
                 self._report(f"{searched:,} files searched")
-            if entry.size_bytes > _MAX_FILE_BYTES:
+            if entry.size_bytes > MAX_FILE_BYTES:
+                self._too_large += 1
                 continue
             text = _text_of(entry)
             room -= len(text)
             if room < 0:
-                self._is_complete = False
+                self._is_full = True
                 return
             for number, line in enumerate(text.split("\n"), 1):
                 if self._is_late():
@@ -123,8 +134,8 @@ class _Scan:
                     yield [entry.path, number, line[:_MAX_LINE].rstrip("\r")]
 
     def _is_late(self) -> bool:
-        self._is_complete = self._is_complete and time.monotonic() <= self._deadline
-        return not self._is_complete
+        self._is_past_deadline = self._is_past_deadline or time.monotonic() > self._deadline
+        return self._is_past_deadline
 
     def _entries(self) -> Iterator[_Entry]:
         """Yield regular files in order, without hidden files and links."""
@@ -218,7 +229,7 @@ def _text_of(entry: _Entry) -> str:
         with os.fdopen(fd, "rb") as file:
             status = os.fstat(fd)
             if stat.S_ISREG(status.st_mode) and status.st_nlink == 1:  # another name may be outside of the workspace
-                data = file.read(_MAX_FILE_BYTES)
+                data = file.read(MAX_FILE_BYTES)
     return "" if b"\0" in data else data.decode("utf-8", "replace")
 
 

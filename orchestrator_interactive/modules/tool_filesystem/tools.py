@@ -15,8 +15,14 @@ from pydantic import AliasChoices, Field
 from orchestrator_interactive.config import Options, schema, validate
 from orchestrator_interactive.kernel.contracts.models import ToolResult
 from orchestrator_interactive.kernel.tool_support import run_blocking
+from orchestrator_interactive.modules.tool_filesystem.quota import MB
 from orchestrator_interactive.modules.tool_filesystem.search import TIME_LIMIT_S, scan
-from orchestrator_interactive.modules.tool_filesystem.search_process import MAX_FOLDERS, MAX_PATH_BYTES
+from orchestrator_interactive.modules.tool_filesystem.search_process import (
+    MAX_FILE_BYTES,
+    MAX_FOLDERS,
+    MAX_PATH_BYTES,
+    MAX_TOTAL_CHARACTERS,
+)
 from orchestrator_interactive.modules.tool_filesystem.workspace import WorkspaceError
 
 if TYPE_CHECKING:
@@ -359,8 +365,18 @@ def _capped(lines: list[str], found: Found, *, nothing: str) -> str:
     notes = []
     if len(found["items"]) > len(lines):
         notes.append(f"[… There are more results; only the first {len(lines)} are shown. Narrow the search.]")
-    elif not found["is_complete"]:
+    elif found["is_late"]:
         notes.append(f"[… Not all files were searched within {TIME_LIMIT_S:g} seconds. Narrow the search.]")
+    elif found["is_full"]:
+        notes.append(
+            f"[… Only the first {MAX_TOTAL_CHARACTERS // MB} million characters were searched. Narrow the search to a "
+            "folder.]"
+        )
+    if found["too_large"]:
+        notes.append(
+            f"[… Files larger than {MAX_FILE_BYTES // MB} MB were not searched: {found['too_large']}. "
+            "Look into them with read_file.]"
+        )
     if found["too_deep"]:
         notes.append(
             f"[… {found['too_deep']} files or folders are left out: their paths are longer than {MAX_FOLDERS} folders "

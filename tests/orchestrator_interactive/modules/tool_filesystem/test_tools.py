@@ -283,7 +283,25 @@ async def test_a_request_that_exceeds_the_socket_buffer_is_sent_whole(root: Path
     workspace = WorkspaceFolder(root)
     (root / "a.md").write_text("x" * 100)
     found = await scan(workspace, ".", pattern="*.md", query="y" * 1_000_000, regex=False, ignore_case=False, limit=9)
-    assert (found["items"], found["is_complete"]) == ([], True)
+    assert (found["items"], found["is_late"]) == ([], False)
+
+
+async def test_a_search_says_that_it_leaves_out_large_files(run: Run, root: Path) -> None:
+    for name in ("a.log", "b.log"):
+        (root / name).write_text("needle\n" + "x" * 2_000_000)
+    (root / "c.md").write_text("needle")
+    note = "[… Files larger than 2 MB were not searched: {}. Look into them with read_file.]"
+    assert said(await run("search_files", query="needle")) == f"c.md:1: needle\n{note.format(2)}"
+    assert said(await run("search_files", query="needle", path="a.log")).endswith(f"\n{note.format(1)}")
+    assert "2 MB" not in said(await run("list_files"))
+
+
+async def test_a_search_says_that_it_ends_at_the_size_limit(run: Run, root: Path) -> None:
+    for number in range(11):
+        (root / f"{number:02}.txt").write_text("x" * 2_000_000)
+    (root / "last.txt").write_text("needle")
+    note = "[… Only the first 20 million characters were searched. Narrow the search to a folder.]"
+    assert said(await run("search_files", query="needle")) == f"No line contains “needle”.\n{note}"
 
 
 async def test_a_search_ignores_case_unless_told_otherwise(run: Run, root: Path) -> None:
