@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import secrets
+import ssl
 from hashlib import sha256
 from typing import Any, Self
 from urllib.parse import urlencode
@@ -15,7 +16,8 @@ TOOLS = [{"name": "whoami", "description": "Names the account.", "inputSchema": 
 
 class OAuthServer:
     """`account`: who logs in next; blank: they refuse. `tokens`: the account of each valid token. `calls`: who called.
-    `tools`: its tools.
+    `tools`: its tools. `hosts`: those that
+    requests named. `issuer`: the authorization server that it names; blank: itself.
 
     Args:
         lifetime_s: of access tokens.
@@ -28,14 +30,15 @@ class OAuthServer:
         self.calls: list[str] = []
         self.tools = TOOLS
         self.logins = self.renewals = 0
-        self.resource = ""
+        self.resource = self.issuer = ""
+        self.hosts: set[str] = set()
         self._refresh: dict[str, str] = {}
         self._codes: dict[str, tuple[str, str, str]] = {}
         self._lifetime_s = lifetime_s
-        self._overrides = overrides
+        self.overrides = overrides
 
     async def __aenter__(self) -> Self:
-        app = web.Application()
+        app = web.Application(middlewares=[self._noted])
         app.router.add_get("/.well-known/oauth-protected-resource/mcp", self._on_resource)
         app.router.add_get("/.well-known/oauth-authorization-server", self._on_metadata)
         app.router.add_post("/register", self._on_register)
@@ -52,9 +55,20 @@ class OAuthServer:
     async def __aexit__(self, *_: object) -> None:
         await self._runner.cleanup()
 
+    @web.middleware
+    async def _noted(self, request: web.Request, handler: Any) -> Any:
+        self.hosts.add(request.host)
+        return await handler(request)
+
+    async def listen(self, tls: ssl.SSLContext) -> int:
+        """Serve over TLS, too; return the port."""
+        site = web.TCPSite(self._runner, "127.0.0.1", 0, ssl_context=tls)
+        await site.start()
+        return int(self._runner.addresses[-1][1])
+
     async def _on_resource(self, _request: web.Request) -> web.Response:
         resource = self.resource or f"{self.base}/mcp"
-        return web.json_response({"resource": resource, "authorization_servers": [self.base]})
+        return web.json_response({"resource": resource, "authorization_servers": [self.issuer or self.base]})
 
     async def _on_metadata(self, _request: web.Request) -> web.Response:
         found = {
@@ -67,7 +81,7 @@ class OAuthServer:
             "code_challenge_methods_supported": ["S256"],
             "authorization_response_iss_parameter_supported": True,
         }
-        return web.json_response({**found, **self._overrides})
+        return web.json_response({**found, **self.overrides})
 
     async def _on_register(self, request: web.Request) -> web.Response:
         return web.json_response({**await request.json(), "client_id": "client-1"}, status=201)

@@ -22,6 +22,8 @@ from pydantic import ValidationError
 
 from orchestrator_interactive.modules.tool_mcp.options import OAuthOptions, is_safe
 from orchestrator_interactive.modules.tool_mcp.results import one_line
+from orchestrator_interactive.modules.tool_web.addresses import refused_kind
+from orchestrator_interactive.modules.tool_web.download import resolved
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Awaitable, Callable
@@ -215,14 +217,53 @@ class _Flow:
                         header = {"WWW-Authenticate": self._challenge} if self._challenge else {}
                         response = httpx2.Response(_UNAUTHORIZED, headers=header, request=probe)
                     else:
-                        self._check(str(request.url))
-                        response = await http.send(request)
+                        response = await self._send(http, request)
                     request = await flow.asend(response)
             finally:
                 await flow.aclose()
         self._stored.metadata = provider.context.oauth_metadata
         if self._stored.tokens is None:
             raise OAuthFlowError("there is no token")
+
+    async def _send(self, http: httpx2.AsyncClient, request: httpx2.Request) -> httpx2.Response:
+        """Send a request of the flow; to another host than the server's, only to its public addresses.
+
+        Raises:
+            OAuthFlowError: the address must not be used.
+            HTTPError: there is no response.
+        """
+        self._check(str(request.url))
+        if request.url.host == urlsplit(self._account.options.url).hostname:
+            return await http.send(request)
+        host = request.url.raw_host.decode("ascii")
+        extensions = {**request.extensions, "sni_hostname": host}
+        failed: httpx2.HTTPError = httpx2.ConnectError(f"{host} has no address")
+        for address in await self._addresses(host, request.url.port or 443):
+            url = request.url.copy_with(host=address)  # the header `Host` is set already
+            pinned = httpx2.Request(
+                request.method, url, headers=request.headers, stream=request.stream, extensions=extensions
+            )
+            try:
+                response = await http.send(pinned)
+            except (httpx2.ConnectError, httpx2.ConnectTimeout) as e:
+                failed = e
+            else:
+                response.request = request
+                return response
+        raise failed
+
+    async def _addresses(self, host: str, port: int) -> list[str]:
+        """Return the addresses of a host that the server names, if all of them may be connected to."""
+        try:
+            async with asyncio.timeout(_REQUEST_TIMEOUT_S):
+                found = await resolved(host, port)
+        except (OSError, UnicodeError) as e:
+            raise OAuthFlowError(f"the server names a host that is not known: {one_line(host, 200)}") from e
+        for address in found:
+            if kind := refused_kind(address, allow_private=self._account.options.allow_private):
+                log.warning("mcp.address_refused", server=self._account.server, host=host, address=address, kind=kind)
+                raise OAuthFlowError(f"the server names a host that is not public ({kind}): {one_line(host, 200)}")
+        return found
 
     @staticmethod
     async def _challenge_of(http: httpx2.AsyncClient, url: str) -> str:

@@ -48,6 +48,7 @@ class ServerOptions(Options):
         args, env, cwd: of the command. It gets `HOME`, `LANG`, `PATH`, `SHELL`, `TERM` and `USER` and these variables.
         headers: HTTP headers of each request.
         auth: `oauth`, or a registered client: each person connects their own account.
+        allow_private: whether the server may name other hosts with private or loopback addresses for the login.
         people: by the id of a person, the headers or variables with this person's credentials. Others cannot use the
             tools.
         tools: names of the tools to offer, with `*` and `?`; all unless set.
@@ -67,6 +68,7 @@ class ServerOptions(Options):
     url: Annotated[str, AfterValidator(_checked_url)] = ""
     headers: dict[str, str] = Field(default_factory=dict)
     auth: Literal["none", "oauth"] | OAuthOptions = "none"
+    allow_private: bool = False
     people: dict[str, dict[str, str]] = Field(default_factory=dict)
     tools: tuple[str, ...] | None = None
     trust_annotations: bool = False

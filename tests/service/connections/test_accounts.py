@@ -8,6 +8,8 @@ import json
 import os
 import re
 import socket
+import ssl
+import subprocess
 from contextlib import AsyncExitStack, aclosing
 from dataclasses import dataclass
 from functools import partial
@@ -275,6 +277,53 @@ async def test_a_login_that_the_person_refuses_at_the_server_ends_the_call(house
     assert "access_denied" in await call
 
 
+@pytest.fixture
+async def tls_port(house, tmp_path, monkeypatch):
+    """The port at which the server is `https://localhost`, too, with a certificate that is trusted."""
+    key = ("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-keyout", "key", "-out", "cert")
+    command = ("openssl", "req", "-x509", *key, "-subj", "/CN=localhost", "-addext", "subjectAltName=DNS:localhost")
+    subprocess.run(command, cwd=tmp_path, check=True, capture_output=True)  # noqa: ASYNC221, S603
+    tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    tls.load_cert_chain(tmp_path / "cert", tmp_path / "key")
+    monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "cert"))
+    return await house.server.listen(tls)
+
+
+@pytest.mark.parametrize("named", ["issuer", "registration_endpoint", "token_endpoint"])
+async def test_a_server_cannot_name_a_private_host_for_the_login(house, tls_port, named):
+    private = f"https://localhost:{tls_port}"
+    if named == "issuer":
+        house.server.issuer = private
+    else:
+        house.server.overrides[named] = (
+            f"{private}/{named.removesuffix('_endpoint').replace('registration', 'register')}"
+        )
+    session = await house.session()
+    call = await session.waiting("work__connect", "UADA")
+    if named == "token_endpoint":
+        await log_in(session.link)
+    assert "could not be connected: the server names a host that is not public (loopback): localhost" in await call
+    assert house.server.hosts <= {house.server.base.removeprefix("http://")}
+    assert house.server.logins == 0
+
+
+@pytest.mark.parametrize("host", ["169.254.169.254", "[fd00:ec2::254]", "no-such-host.invalid"])
+async def test_a_server_cannot_name_a_metadata_service_or_an_unknown_host(house, host):
+    house.server.overrides["registration_endpoint"] = f"https://{host}/register"
+    session = await house.session(allow_private=True)
+    assert "could not be connected: the server names a host" in await session.call("work__connect", "UADA")
+
+
+async def test_a_private_host_is_used_if_the_configuration_allows_it(house, tls_port):
+    for name, path in (("registration_endpoint", "register"), ("token_endpoint", "token")):
+        house.server.overrides[name] = f"https://localhost:{tls_port}/{path}"
+    session = await house.session(allow_private=True)
+    call = await session.waiting("work__connect", "UADA")
+    await log_in(session.link)
+    assert "is connected" in await call
+    assert f"localhost:{tls_port}" in house.server.hosts
+
+
 async def test_a_token_is_renewed_without_a_question(house):
     house.server._lifetime_s = 1  # it is over at once, with the margin
     session = await connected(house)
@@ -410,7 +459,7 @@ async def test_a_link_expires(house):
     ids=["plain-http", "metadata-service", "other-issuer"],
 )
 async def test_a_server_cannot_send_people_or_tokens_to_unsafe_places(house, metadata):
-    house.server._overrides = metadata
+    house.server.overrides = metadata
     session = await house.session()
     said = await session.call("work__connect", "UADA")
     assert said.startswith("Not started:")
@@ -423,7 +472,7 @@ async def test_a_server_cannot_send_people_or_tokens_to_unsafe_places(house, met
     ids=["script", "file"],
 )
 async def test_metadata_that_are_not_valid_are_not_used(house, metadata):
-    house.server._overrides = metadata
+    house.server.overrides = metadata
     session = await house.session()
     call = await session.waiting("work__connect", "UADA")
     async with aiohttp.ClientSession() as browser:
