@@ -272,7 +272,7 @@ class InstalledWorkspaces:
 
 
 async def _first_of(*works: Coroutine[Any, Any, object]) -> None:
-    """Wait until one of these has ended, and cancel the others."""
+    """Wait until the first one has ended, and cancel the others."""
     tasks = [asyncio.create_task(work) for work in works]
     try:
         await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)

@@ -87,7 +87,7 @@ class Installations:
             if client is None or installed is None or team.name in installed:
                 self.install(team.id)
 
-    # What a token may do
+    # Tokens
 
     def find(self, token: str, values: Mapping[str, Any]) -> tuple[Workspace, Holder] | None:
         """Return the workspace in which a call acts, and the holder of its token; None for an unknown token."""

@@ -145,7 +145,7 @@ class StoredInstallations(AsyncInstallationStore):
             await asyncio.wait(self._renewals)
 
     async def _renewed(self, installation_id: str, tokens: dict[str, str]) -> str:
-        """Exchange the refresh token and store the new ones, whatever else was written meanwhile."""
+        """Exchange the refresh token and store the new ones, also if the installation was changed in the meantime."""
         assert self._client is not None and self._web is not None  # noqa: S101, PT018 - `token` has looked
         try:
             answer = await self._web.oauth_v2_access(
@@ -229,7 +229,7 @@ class StoredInstallations(AsyncInstallationStore):
 class StoredStates(AsyncOAuthStateStore):
     """The states of installations in progress: each is valid once, for ten minutes, at any replica.
 
-    A state is its encrypted time. Only used ones are stored, so that nobody can displace those of others.
+    A state is its encrypted time. Only used ones are stored, so that no request displaces the states of others.
     """
 
     def __init__(

@@ -254,7 +254,7 @@ class SessionPeople:
         if people is None or call is None:
             return "No one can be asked now. Decide yourself, and say in your answer what you assumed."
         if person and not _PERSON.fullmatch(person):
-            return f"Nobody was asked: {person[:40]!r} is not the id of a user, such as U012AB3CD."
+            return f"No one was asked: {person[:40]!r} is not the id of a user, such as U012AB3CD."
         request_id = f"{self._scope}{call.id}"
         request = PersonRequest(
             request_id,
