@@ -86,6 +86,7 @@ class _Workspaces:
     """Workspace folders that no tool uses."""
 
     limits: ClassVar[dict[str, int]] = {}
+    template: ClassVar[Path | None] = None
 
     async def check(self) -> None:
         """Accept them."""
