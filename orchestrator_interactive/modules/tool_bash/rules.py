@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Any, Literal
@@ -20,17 +21,29 @@ Level = Literal["allow", "ask", "deny"]
 # Parts of a command without an effect of their own: their named children are examined.
 _TRANSPARENT = frozenset({
     "program", "list", "pipeline", "negated_command", "subshell", "compound_statement", "redirected_statement",
-    "if_statement", "elif_clause", "else_clause", "while_statement", "for_statement", "do_group", "command_name",
-    "comment", "heredoc_redirect", "heredoc_body", "heredoc_start", "heredoc_end", "heredoc_content", "word", "string",
-    "string_content", "raw_string", "number", "concatenation", "variable_name", "file_descriptor", "test_command",
-    "unary_expression", "binary_expression", "test_operator", "ansi_c_string", "herestring_redirect",
+    "if_statement", "elif_clause", "else_clause", "while_statement", "do_group", "command_name", "comment",
+    "heredoc_redirect", "heredoc_body", "heredoc_start", "heredoc_end", "heredoc_content", "word", "string",
+    "string_content", "raw_string", "number", "concatenation", "file_descriptor", "ansi_c_string",
+    "herestring_redirect",
+})  # fmt: skip
+# Parts whose text bash expands or calculates, quoted or not: `[[ 'a[$(rm x)]' -eq 0 ]]` runs `rm`.
+_CALCULATED = frozenset({
+    "test_command", "arithmetic_expansion", "c_style_for_statement", "subscript", "expansion", "declaration_command",
+    "unset_command",
+})  # fmt: skip
+# Builtins that set variables or names of commands, or calculate their words.
+_CHANGES = frozenset({
+    "let", "read", "mapfile", "readarray", "getopts", "wait", "declare", "typeset", "local", "readonly", "export",
+    "unset", "set", "shopt", "hash", "enable", "bind", "complete", "compgen", "fc",
 })  # fmt: skip
 # Commands that begin another one, which is given by their further words.
 _WRAPPERS = frozenset({
     "builtin", "command", "exec", "nohup", "setsid", "time", "timeout", "nice", "ionice", "stdbuf", "env", "sudo",
     "doas", "xargs", "chroot", "unshare", "nsenter", "watch", "parallel", "busybox", "flock", "script", "strace",
     "ltrace", "su", "runuser", "chrt", "taskset", "ssh", "eval", "source", ".", "trap", "alias", "coproc",
-    "bash", "sh", "dash", "zsh", "ksh", "fish", "rbash",
+    "bash", "sh", "dash", "zsh", "ksh", "fish", "rbash", "jobs",
+    # The parser takes them for commands after `time`.
+    "if", "then", "elif", "else", "while", "until", "do", "for", "select", "case", "function",
 })  # fmt: skip
 # Wrappers whose further words are the command, unless they begin with an option.
 _PLAIN_WRAPPERS = frozenset({"builtin", "command", "exec", "nohup", "setsid", "time"})
@@ -38,6 +51,9 @@ _SHELLS = frozenset({"bash", "sh", "dash"})
 # Options of `find` and `fd` that begin a command.
 _EXECUTES = ("-exec", "-ok", "--exec", "-x", "-X")
 _QUOTED = "\\'\"$`*?[{~!#"
+_PLAIN_WORD = re.compile(r"[\w./=:@%+,-]*")
+_DELIMITER = re.compile(r"(['\"]?)\w+\1")
+_QUOTES = re.compile(r"[\\'\"]")
 _MOST_LEVELS = 5
 _DYNAMIC = "it has parts whose value is known only when it runs"
 
@@ -119,21 +135,36 @@ class _Examination:
         self._walk(tree.root_node, level)
 
     def _walk(self, top: Node, level: int) -> None:
-        waiting = [top]
+        waiting = [(top, False)]
         while waiting:
-            node = waiting.pop()
+            node, is_expanded = waiting.pop()
             if node.type == "command":
                 self._command(node, level)
-            elif node.type == "file_redirect":
+            elif node.type in {"file_redirect", "herestring_redirect"}:
                 self._redirect(node)
+            elif not is_expanded and _is_expanded(node):
+                is_expanded = True
+                self._expanded(_text(node), level)
             elif node.type not in _TRANSPARENT:
                 self.unclear = self.unclear or _DYNAMIC
-            waiting += node.named_children
+            waiting += [(child, is_expanded) for child in node.named_children]
+
+    def _expanded(self, text: str, level: int) -> None:
+        """Examine a text whose substitutions run although it is quoted: it is unclear, and perhaps denied."""
+        self.unclear = self.unclear or _DYNAMIC
+        if "$(" in text or "`" in text:
+            self.examine(f': "{_QUOTES.sub("", text)}"', level + 1)
 
     def _redirect(self, node: Node) -> None:
+        if node.type == "herestring_redirect":
+            if any(_static(child) is None for child in node.named_children):
+                self.unclear = self.unclear or _DYNAMIC
+            return
         sign = next((child.type for child in node.children if not child.is_named), "")
         target = node.child_by_field_name("destination")
         word = None if target is None else _static(target)
+        if sign == "<" and (word is None or word.startswith(("/dev/tcp/", "/dev/udp/"))):
+            self.unclear = self.unclear or f"it reads from a place that is known only when it runs: {_text(node)}"
         if sign in {">&", "<&"} and word is not None and (word.isdigit() or word == "-"):
             return
         if sign != "<" and word != "/dev/null":
@@ -153,6 +184,9 @@ class _Examination:
     def _judge(self, words: list[str], level: int) -> None:
         shown, name = " ".join(words), _base(words[0]) if words else ""
         self.commands.append(shown)
+        if level > _MOST_LEVELS:
+            self.unclear = self.unclear or _DYNAMIC
+            return
         is_wrapper = name in _WRAPPERS or (name in {"find", "fd"} and any(each.startswith(_EXECUTES) for each in words))
         for begin in range(len(words)):
             named = [_base(words[begin]), *words[begin + 1 :]]
@@ -163,6 +197,9 @@ class _Examination:
                     self.unclear = self.unclear or f"it has the words of a denied command: {shown}"
         if is_wrapper and self._unwrapped(words, level):
             return
+        if name in _CHANGES or _names_a_variable(words):
+            self._expanded(shown, level)
+            self._texts(words[1:], level)
         if any(rule.level == "ask" and rule.matches([name, *words[1:]]) for rule in self._rules):
             self.asked = self.asked or shown
         if not any(rule.level == "allow" and rule.matches(words) for rule in self._rules):
@@ -180,14 +217,38 @@ class _Examination:
             self.examine(" ".join(rest), level + 1)
             return True
         if name in _PLAIN_WRAPPERS and rest and not rest[0].startswith("-"):
-            self._judge(rest, level)
+            self._judge(rest, level + 1)
             return True
-        if name in _SHELLS and rest:
-            for each in rest:  # such as `bash -xc '…'`
-                if " " in each:
-                    self.examine(each, level + 1)
         self.unclear = self.unclear or f"`{name}` begins another command"
+        self._texts(rest, level)  # such as `bash -xc '…'`
         return False
+
+    def _texts(self, words: Sequence[str], level: int) -> None:
+        """Examine words that may be commands of several words."""
+        for each in words:
+            if not _PLAIN_WORD.fullmatch(each):
+                self.examine(each, level + 1)
+
+
+def _names_a_variable(words: Sequence[str]) -> bool:
+    if words[:1] == ["printf"]:
+        return any(each.startswith("-v") for each in words[1:2])
+    return bool(words) and words[0] in {"test", "["} and not {"-v", "-R"}.isdisjoint(words)
+
+
+def _is_expanded(node: Node) -> bool:
+    """Return whether bash expands or calculates the text of a part, or where the part ends is uncertain."""
+    if node.type in {"subshell", "compound_statement"}:  # the parser takes `! ((…))` for subshells
+        return (node.text or b"").startswith(b"((")
+    if node.type != "heredoc_redirect":
+        return node.type in _CALCULATED
+    start = next((child for child in node.named_children if child.type == "heredoc_start"), None)
+    delimiter = "" if start is None else _text(start)
+    if start is None or not _DELIMITER.fullmatch(delimiter):
+        return True
+    following = (node.text or b"")[start.end_byte - node.start_byte :].decode(errors="replace")
+    ends = [line for line in following.split("\n")[1:] if line.strip("\t") == delimiter.strip("'\"")]
+    return len(ends) != 1 or (delimiter[0] not in "'\"" and not set(following).isdisjoint("$`\\"))
 
 
 def _base(word: str) -> str:
