@@ -131,7 +131,9 @@ class Sandbox:
                 words += ["--ro-bind-try", str(path), str(path)]
         for name in _ETC_NAMES.split():
             words += ["--ro-bind-try", f"/etc/{name}", f"/etc/{name}"]
-        words += ["--proc", "/proc", "--dev", "/dev", "--size", str(self.limits.file_mb * _MB), "--tmpfs", "/tmp"]  # noqa: S108
+        words += ["--proc", "/proc", "--dev", "/dev"]
+        for folder in ("/dev/shm", "/tmp"):  # noqa: S108 - its own
+            words += ["--size", str(self.limits.file_mb * _MB), "--tmpfs", folder]
         for path in self.readable:
             words += ["--ro-bind", str(path), str(path)]
         words += ["--bind", str(self.root), _WORKSPACE, "--chdir", _WORKSPACE]
@@ -143,6 +145,8 @@ class Sandbox:
             words += ["--ro-bind", forward.__file__, _FORWARD, "--bind", str(self.proxy), _SOCKET]
             python = str(Path(sys.executable).resolve())
             bash = [python, "-I", "-S", _FORWARD, str(PORT), _SOCKET, *bash]
+        # Both have no limit of size, and are memory of the host.
+        words += ["--remount-ro", "/dev", "--remount-ro", "/"]
         for name, value in self._variables(_WORKSPACE, "/tmp").items():  # noqa: S108 - its own
             words += ["--setenv", name, value]
         limits = self.limits.by_name()

@@ -156,6 +156,16 @@ async def test_further_paths_are_readable_and_not_writable(run: Any, tmp_path: P
     assert not (shared / "b.txt").exists()
 
 
+async def test_commands_cannot_fill_the_memory_of_the_host(run: Any, kind: str) -> None:
+    if kind != "bubblewrap":
+        pytest.skip("only bubblewrap has file systems in memory")
+    fill = "for n in 1 2 3; do head -c 1000000 /dev/zero > $d/$n; done"
+    found = await run(f"for d in /dev/shm /tmp; do {fill}; done; echo x > /full; echo x > /dev/full-too", file_mb=2)
+    assert found.count("No space left on device") == 2
+    assert "/full: Read-only file system" in found
+    assert "/dev/full-too: Read-only file system" in found
+
+
 async def test_the_proof_holds(kind: str) -> None:
     found, proofs = await prove(BashOptions(sandbox=kind))
     assert found == kind
