@@ -291,8 +291,8 @@ def history(**members):
     return client(__init__=init)
 
 
-async def messages_without_metadata(self, place, slot=None, oldest=""):
-    async for message in ThreadHistory.messages(self, place, slot, oldest):
+async def posts_without_metadata(self, place, slot=None, oldest=""):
+    async for message in ThreadHistory.posts(self, place, slot, oldest):
         yield {**message, "metadata": None}
 
 
@@ -699,7 +699,7 @@ DEFECTS = {
     "the log loses answers": defect("and not in the log", logs=override(MemoryStore, commit=commit_without_answers)),
     "the outbox does not look up posts": defect(
         *("existed, and was posted again", "failing Slack"),
-        client=history(messages=messages_without_metadata),
+        client=history(posts=posts_without_metadata),
         seeds=(0,),
     ),
     "texts are not posted": defect(
