@@ -89,7 +89,10 @@ class BashTool:
         command = str(input.get("command", ""))
         fence = "`" * max(3, *(len(ticks) + 1 for ticks in re.findall("`+", command)), 3)
         about = f"{input['description']}\n" if input.get("description") else ""
-        network = ", ".join(self._options.network.allow) if self._options.network else "none"
+        network = "none"
+        if given := self._options.network:
+            others = [each for each in given.allow if each not in given.credentials]
+            network = ", ".join([*others, *(f"{each} (with credentials)" for each in given.credentials)])
         return f"{about}{fence}\n{command}\n{fence}\nsandbox: {self._sandbox.kind}, network: {network}"
 
     def approval(self, input: dict[str, Any]) -> Verdict | None:  # noqa: A002 - as of `label`

@@ -223,6 +223,13 @@ async def test_people_see_the_whole_command(mounted: Any, kind: str) -> None:
     assert tool.label(None) == "Running a command"
 
 
+async def test_people_see_the_hosts_that_a_command_reaches(mounted: Any) -> None:
+    require("bubblewrap")
+    network = {"allow": ["docs.example.org"], "credentials": {"api.example.org": {"Authorization": "Bearer x"}}}
+    shown = await (await mounted(network=network)).preview({"command": "ls"})
+    assert shown.endswith("network: docs.example.org, api.example.org (with credentials)")
+
+
 async def test_without_a_sandbox_that_works_nothing_is_mounted(
     mounted: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
