@@ -217,7 +217,7 @@ async def _check_agents(config: ServiceConfig, environment: Environment) -> Asyn
                 yield passed(f"agent {name}", f"its {count} modules can be mounted, and its orchestrator answers.")
             for tool in plan["tools"]:
                 if tool["module"] == "tool-bash":
-                    yield await _of_sandbox(name, tool["config"])
+                    yield await _of_sandbox(name, tool["config"], _private(config, environment))
             if str(plan["providers"]) not in asked:  # many agents may share a model
                 asked.add(str(plan["providers"]))
                 session = new_session(plan, MemoryStore())
@@ -229,18 +229,32 @@ async def _check_agents(config: ServiceConfig, environment: Environment) -> Asyn
                     await session.cleanup()
 
 
-async def _of_sandbox(instance: str, config: dict[str, Any]) -> DoctorFinding:
-    """Try to leave the sandbox of `tool-bash`."""
+def _private(config: ServiceConfig, environment: Environment) -> list[Path]:
+    """Return the paths that hold data of all conversations."""
+    try:
+        store = file_of(store_of(config, environment))
+    except ConfigError:
+        store = None
+    return [path.resolve() for path in (config.workspace.root, store) if path is not None]
+
+
+async def _of_sandbox(instance: str, config: dict[str, Any], private: list[Path]) -> DoctorFinding:
+    """Try to leave the sandbox of `tool-bash`, and check that no readable path leads to a private one."""
     area = f"sandbox {instance}"
     try:
-        kind, proofs = await prove(validate(BashOptions, config, "tool-bash"))
+        options = validate(BashOptions, config, "tool-bash")
+        for path in options.read_only_paths:
+            if exposed := next((each for each in private if each.is_relative_to(path.resolve())), None):
+                return failed(area, f"`read_only_paths`: {path} lets commands read {exposed}. Choose a narrower path.")
+        kind, proofs = await prove(options)
     except ValueError as e:
         return failed(area, str(e))
     if escaped := [proof.claim for proof in proofs if not proof.holds]:
         claims = "; ".join(escaped)
         if kind == "none":
             return warning(area, f"there is none (`sandbox: none`). This does not hold: {claims}.")
-        return failed(area, f"{kind} does not confine commands here. This does not hold: {claims}. Report it.")
+        remedy = "Check `read_only_paths`, or report it." if options.read_only_paths else "Report it."
+        return failed(area, f"{kind} does not confine commands here. This does not hold: {claims}. {remedy}")
     return passed(area, f"{kind}, tried: a command {', '.join(proof.claim for proof in proofs)}.")
 
 

@@ -6,12 +6,14 @@ import asyncio
 import os
 import subprocess
 import tempfile
+from contextlib import AsyncExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from orchestrator_interactive.modules.tool_bash.confined import descendants
-from orchestrator_interactive.modules.tool_bash.sandbox import Sandbox, choose
+from orchestrator_interactive.modules.tool_bash.proxy import serving_proxy
+from orchestrator_interactive.modules.tool_bash.sandbox import PORT, Sandbox, choose
 
 if TYPE_CHECKING:
     from orchestrator_interactive.modules.tool_bash import BashOptions
@@ -19,6 +21,11 @@ if TYPE_CHECKING:
 _WITHIN_S = 20.0
 _TOKEN = "amplifier-secret-of-the-proof"  # noqa: S105 - it is none
 _MARK = "31415926"
+# A name that no server has (RFC 6761).
+_FORBIDDEN = (
+    f"exec 3<>/dev/tcp/127.0.0.1/{PORT}; "
+    r"printf 'CONNECT not-allowed.invalid:443 HTTP/1.1\r\nHost: not-allowed.invalid\r\n\r\n' >&3; head -1 <&3"
+)
 # Shorter values of the environment are ordinary words.
 _LEAST_CHARS = 16
 
@@ -45,13 +52,17 @@ async def prove(options: BashOptions) -> tuple[str, list[Proof]]:
         reached.set()
         writer.close()
 
-    server = await asyncio.start_server(on_connection, "127.0.0.1", 0)
-    port = server.sockets[0].getsockname()[1]
-    try:
-        found = await asyncio.to_thread(_tried, Sandbox(kind, Path(), options.limits(), options.environment), port)
-    finally:
-        server.close()
-    return kind, [*found, Proof("does not reach the network", not reached.is_set())]
+    sandbox = Sandbox(kind, Path(), options.limits(), options.environment, options.read_only_paths)
+    claim = "does not reach the network"
+    async with AsyncExitStack() as stack:
+        server = await stack.enter_async_context(await asyncio.start_server(on_connection, "127.0.0.1", 0))
+        if options.network is not None:
+            claim += " except by the proxy"
+            proxy = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="bash-")), "proxy.sock")
+            await stack.enter_async_context(serving_proxy(options.network, proxy))
+            sandbox = replace(sandbox, proxy=proxy)
+        found = await asyncio.to_thread(_tried, sandbox, server.sockets[0].getsockname()[1])
+    return kind, [*found, Proof(claim, not reached.is_set())]
 
 
 def _tried(sandbox: Sandbox, port: int) -> list[Proof]:
@@ -80,6 +91,7 @@ def _tried(sandbox: Sandbox, port: int) -> list[Proof]:
         run(f"exec 3<>/dev/tcp/127.0.0.1/{port}")
         run(f"(trap '' TERM; exec -a {_MARK} setsid sleep 300) >/dev/null 2>&1 & disown; true")
         alive = [pid for pid in descendants(1) if _MARK in _command_of(pid)]
+        refused = [] if sandbox.proxy is None else [_proof_of_proxy(run(_FORBIDDEN))]
         return [
             Proof("writes in the workspace", wrote == "kept", wrote),
             Proof(
@@ -88,7 +100,12 @@ def _tried(sandbox: Sandbox, port: int) -> list[Proof]:
             ),
             Proof("writes nothing outside of it", not (secret.parent / "new").exists()),
             Proof("leaves no process", not alive, ", ".join(map(str, alive))),
+            *refused,
         ]
+
+
+def _proof_of_proxy(answer: str) -> Proof:
+    return Proof("is refused a host that is not allowed", answer.startswith("HTTP/1.1 403"), answer)
 
 
 def _known() -> list[str]:

@@ -430,3 +430,15 @@ async def test_the_sandbox_of_commands_is_tried(slack, finding, sandbox, level, 
     tools = f"instances: {{alpha: {{persona: {{name: A, emoji: ':owl:'}}, {tools}}}}}\n"
     found = await finding("sandbox alpha", slack, tools)
     assert (found.level, words in found.message) == (level, True), found.message
+
+
+@pytest.mark.parametrize(("readable", "exposed"), [("", "files"), ("files", "files"), ("kept.db", "kept.db")])
+async def test_readable_paths_must_not_lead_to_all_workspaces_or_the_store(slack, finding, tmp_path, readable, exposed):
+    (tmp_path / "files").mkdir()
+    (tmp_path / "kept.db").touch()
+    path = tmp_path / readable
+    tools = f"tools: [{{module: tool-bash, config: {{read_only_paths: [{path}]}}}}]"
+    tools = f"instances: {{alpha: {{persona: {{name: A, emoji: ':owl:'}}, {tools}}}}}\n"
+    found = await finding("sandbox alpha", slack, tools)
+    assert found.level == FAILED
+    assert f"{path} lets commands read {tmp_path / exposed}" in found.message

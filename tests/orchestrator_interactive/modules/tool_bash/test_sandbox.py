@@ -5,10 +5,12 @@ from __future__ import annotations
 import asyncio
 import os
 import socket
+import tempfile
 from pathlib import Path
 from typing import Any
 
 import pytest
+from sandboxes import require
 
 from orchestrator_interactive.modules.tool_bash import BashOptions, prove
 
@@ -170,6 +172,26 @@ async def test_the_proof_holds(kind: str) -> None:
     found, proofs = await prove(BashOptions(sandbox=kind))
     assert found == kind
     assert [proof.claim for proof in proofs if not proof.holds] == []
+
+
+async def test_the_proof_tries_the_proxy() -> None:
+    require("bubblewrap")
+    _, proofs = await prove(BashOptions.model_validate({"network": {"allow": ["docs.example.org"]}}))
+    assert [proof for proof in proofs if not proof.holds] == []
+    assert "is refused a host that is not allowed" in [proof.claim for proof in proofs]
+
+
+async def test_the_proof_fails_if_the_proxy_lets_the_command_through() -> None:
+    require("bubblewrap")
+    _, proofs = await prove(BashOptions.model_validate({"network": {"allow": ["*.invalid"]}}))
+    assert [proof.claim for proof in proofs if not proof.holds] == ["is refused a host that is not allowed"]
+
+
+async def test_the_proof_fails_with_a_readable_path_that_has_secrets(kind: str) -> None:
+    options = {"sandbox": kind, "read_only_paths": [tempfile.gettempdir()]}
+    _, proofs = await prove(BashOptions.model_validate(options))
+    failed = [proof.claim for proof in proofs if not proof.holds]
+    assert failed == ["reads nothing outside of it, and not the environment of the service"]
 
 
 async def test_the_proof_fails_without_a_sandbox() -> None:
