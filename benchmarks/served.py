@@ -119,11 +119,20 @@ class Service:
                 return
         raise RuntimeError(f"The service does not start:\n{said.decode()}")
 
+    @property
+    def pid(self) -> int:
+        assert self._process is not None  # noqa: S101 - it was started
+        return self._process.pid
+
     def cpu_s(self) -> float:
         """Return its CPU time so far, in seconds."""
+        return cpu_s(self.pid)
+
+    async def terminate(self) -> None:
+        """Ask it to end and wait until it has ended."""
         assert self._process is not None  # noqa: S101 - it was started
-        fields = Path(f"/proc/{self._process.pid}/stat").read_text().rpartition(")")[2].split()
-        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+        self._process.terminate()
+        await self._process.wait()
 
     async def kill(self) -> None:
         if self._process is not None:
@@ -132,6 +141,12 @@ class Service:
             await self._process.wait()
         if self._reading is not None:
             await self._reading
+
+
+def cpu_s(pid: int) -> float:
+    """Return the CPU time of a process so far, in seconds."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 async def _read_on(stream: asyncio.StreamReader) -> None:

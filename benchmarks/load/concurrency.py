@@ -1,0 +1,101 @@
+"""Latencies, throughput and memory with a number of concurrent runs."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from dataclasses import dataclass
+from itertools import cycle
+from typing import TYPE_CHECKING
+
+from benchmarks.distribution import Distribution
+from benchmarks.load.crowd import Crowd, Times
+from benchmarks.load.site import Setting, site
+from benchmarks.table import figure
+
+if TYPE_CHECKING:
+    from benchmarks.load.site import Site
+
+_WARM_UP = 5
+_OUTSTANDING = 32
+
+HEAD = (
+    "| concurrent runs | begun/s | ack, ms | steer, ms | stop, ms | answer, ms | messages read/s | events/s "
+    "| KiB a run | loop lag, ms | CPU of service, Slack, driver, % | lost, doubled |\n"
+    "|---|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|"
+)
+
+
+@dataclass(frozen=True)
+class Effort:
+    """The amount of measuring: acts for the latencies and their rate, and seconds for the throughput."""
+
+    acts: int
+    per_s: float
+    seconds: float
+
+
+@dataclass(frozen=True)
+class Throughput:
+    """Messages that active runs read, and acknowledged events, a second; the CPU time of the processes."""
+
+    read_per_s: float
+    events_per_s: float
+    cpu: tuple[float, ...]
+
+
+async def measured(runs: int, setting: Setting, effort: Effort) -> str:
+    """Return the row of so many concurrent runs."""
+    async with site(setting) as there:
+        crowd = Crowd(there)
+        await crowd.fill(_WARM_UP)
+        await crowd.finish()
+        rest_kib = there.memory_kib()
+        took_s = await crowd.fill(runs)
+        run_kib = (there.memory_kib() - rest_kib) / runs
+        crowd.times = times = Times()
+        await crowd.act_steadily(effort.acts, effort.per_s)
+        flow = await throughput(crowd, effort.seconds)
+        lag_s = max([*there.lags_s, await _lag_s(there)])
+        await crowd.finish()
+        latencies = (_quantiles(each) for each in (times.ack, times.steer, times.stop, times.answer))
+        cells = (
+            f"{runs}{', with limits' if setting.limits else ''}",
+            figure(runs / took_s),
+            *latencies,
+            figure(flow.read_per_s),
+            figure(flow.events_per_s),
+            figure(run_kib),
+            figure(lag_s * 1000),
+            ", ".join(f"{each * 100:.0f}" for each in flow.cpu),
+            f"{crowd.lost()}, {crowd.doubled()}",
+        )
+        return f"| {' | '.join(cells)} |"
+
+
+async def throughput(crowd: Crowd, seconds: float) -> Throughput:
+    """Steer all runs in turn: a person posts the next message when the run has read one, so no backlog can grow."""
+    site, runs = crowd.site, list(crowd.active)
+    until_s, turn, times = time.monotonic() + seconds, cycle(runs), crowd.times
+    before, events, crowd.times = site.cpu_s(), site.slack.events, Times()
+
+    async def person() -> None:
+        while time.monotonic() < until_s:
+            await crowd.steer(next(turn))
+
+    began_s = time.monotonic()
+    await asyncio.gather(*(person() for _ in range(_OUTSTANDING)))
+    took_s = time.monotonic() - began_s
+    read, crowd.times = len(crowd.times.steer), times
+    cpu = tuple((now - then) / took_s for now, then in zip(site.cpu_s(), before, strict=True))
+    return Throughput(read / took_s, (site.slack.events - events) / took_s, cpu)
+
+
+async def _lag_s(there: Site) -> float:
+    return max([await replica.metric("loop_lag_seconds") or 0.0 for replica in there.replicas])
+
+
+def _quantiles(times_s: list[float]) -> str:
+    """Return the median and the 99th percentile in milliseconds."""
+    times = Distribution(times_s)
+    return " / ".join(f"{times.at(share) * 1000:,.0f}" for share in (0.5, 0.99))
