@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections import Counter as Counted
 from functools import partial
 from typing import TYPE_CHECKING
@@ -62,6 +63,7 @@ class Metrics:
         self._inbox_depth = gauge("inbox_depth", "Messages in the inboxes that this process owns.")
         self._leases = counter("leases", "Moves of this process's leases.", ("move",))
         self._loop_lag = gauge("loop_lag_seconds", "Longest delay of the event loop in the last 15 seconds.")
+        self._tasks = gauge("tasks", "Tasks of the event loop.")
         ProcessCollector(registry=self.registry)
         GCCollector(registry=self.registry)
 
@@ -97,8 +99,9 @@ class Metrics:
         self._leases.labels(move).inc()
 
     async def refresh(self, connection: Connection | None, loop_lag_s: float) -> None:
-        """Set the gauges; without a connection, only the lag of the event loop."""
+        """Set the gauges; without a connection, only those of the event loop."""
         self._loop_lag.set(loop_lag_s)
+        self._tasks.set(len(asyncio.all_tasks()))
         if connection is None:
             return
         workspaces, active, left = list(connection.workspaces.values()), Counted[str](), dict[str, float]()
