@@ -1,4 +1,4 @@
-"""The page that `make bench` writes: every table, and a picture."""
+"""The page that `make bench` writes: every table, a picture, and the section that is written by hand."""
 
 from __future__ import annotations
 
@@ -17,14 +17,22 @@ if TYPE_CHECKING:
 
     Measured = Sequence[tuple[Benchmark, Results]]
 
+# Its figures need hours, so they are measured with commands of their own.
+LOAD = "## The service under load\n"
+
 
 def write(folder: Path, measured: Measured, effort: Effort) -> list[Path]:
-    """Write `benchmarks.md`, and `benchmarks.svg` for the benchmark with pictured rows; returns both paths."""
+    """Write `benchmarks.md`, and `benchmarks.svg` for the benchmark with pictured rows; returns both paths.
+
+    The section about the load stays as it is.
+    """
     page, picture = folder / "benchmarks.md", folder / "benchmarks.svg"
     drawings = [(benchmark, drawn(benchmark, results)) for benchmark, results in measured if benchmark.pictured]
     for _, drawing in drawings:
         picture.write_text(drawing, encoding="utf-8")
-    page.write_text(_text(measured, effort), encoding="utf-8")
+    before = page.read_text(encoding="utf-8") if page.exists() else ""
+    kept = "".join(before.partition(LOAD)[1:])
+    page.write_text(_text(measured, effort) + (kept and f"\n{kept}"), encoding="utf-8")
     return [page, picture][: 1 + len(drawings)]
 
 

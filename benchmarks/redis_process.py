@@ -31,7 +31,7 @@ def redis_cluster(folder: Path) -> Iterator[str]:
         buses, nodes = [_free_port() for _ in range(_NODES)], list[Any]()
         for number, bus in enumerate(buses):
             (home := folder / f"node-{number}").mkdir()
-            options = {"cluster-enabled": "yes", "cluster-port": str(bus), "cluster-node-timeout": "500"}
+            options = {"cluster-enabled": "yes", "cluster-port": str(bus), "cluster-node-timeout": "5000"}
             url = closing.enter_context(redis_server(home, **options))
             nodes.append(closing.enter_context(redis.Redis.from_url(url)))
         ports = [node.connection_pool.connection_kwargs["port"] for node in nodes]

@@ -6,6 +6,7 @@ import asyncio
 import os
 import sys
 from asyncio.subprocess import DEVNULL, PIPE
+from collections import deque
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -21,6 +22,9 @@ if TYPE_CHECKING:
 
 CHANNEL = "general"
 _WITHIN_S = 120.0
+# Of its output, the last lines are kept.
+_LINES = 50
+_LINE_BYTES = 1024 * 1024
 _READY = b"service.ready"
 _STATUS = ":status"
 _CONFIG = """
@@ -104,24 +108,32 @@ class Service:
         self._env = env
         self._process: asyncio.subprocess.Process | None = None
         self._reading: asyncio.Task[None] | None = None
+        self._said: deque[bytes] = deque(maxlen=_LINES)
 
     async def start(self) -> None:
         """Start the process and wait until it is ready."""
         process = self._process = await asyncio.create_subprocess_exec(
-            *self._command, env=self._env, stdout=DEVNULL, stderr=PIPE
+            *self._command, env=self._env, stdout=DEVNULL, stderr=PIPE, limit=_LINE_BYTES
         )
         assert process.stderr is not None  # noqa: S101 - it was made with one
-        said = b""
+        self._said.clear()
         async for line in process.stderr:
-            said += line
+            self._said.append(line)
             if _READY in line:
-                self._reading = asyncio.create_task(_read_on(process.stderr))
+                self._reading = asyncio.create_task(self._read_on(process.stderr))
                 return
-        raise RuntimeError(f"The service does not start:\n{said.decode()}")
+        raise RuntimeError(f"The service does not start:\n{self._output}")
 
     @property
     def pid(self) -> int:
+        """Return its process id.
+
+        Raises:
+            RuntimeError: it has ended by itself.
+        """
         assert self._process is not None  # noqa: S101 - it was started
+        if self._process.returncode is not None:
+            raise RuntimeError(f"The service has ended:\n{self._output}")
         return self._process.pid
 
     def cpu_s(self) -> float:
@@ -142,17 +154,20 @@ class Service:
         if self._reading is not None:
             await self._reading
 
+    @property
+    def _output(self) -> str:
+        return b"".join(self._said).decode()
+
+    async def _read_on(self, stream: asyncio.StreamReader) -> None:
+        """Read its output, because a full pipe would block it."""
+        async for line in stream:
+            self._said.append(line)
+
 
 def cpu_s(pid: int) -> float:
     """Return the CPU time of a process so far, in seconds."""
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
-
-
-async def _read_on(stream: asyncio.StreamReader) -> None:
-    """Read its output, because a full pipe would block it."""
-    while await stream.read(65536):
-        pass
 
 
 @asynccontextmanager

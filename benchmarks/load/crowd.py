@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import deque
+from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import count
 from typing import TYPE_CHECKING
@@ -47,6 +48,7 @@ class Crowd:
         self.active: deque[Run] = deque()
         self._has_active = asyncio.Condition()
         self.times = Times()
+        self.begun: list[Run] = []
         self.ended: list[Run] = []
         self.stopped: list[Run] = []
         self._numbers, self._notes = count(), count()
@@ -56,7 +58,7 @@ class Crowd:
         """Begin a run and wait for a fact about it; `asked`: its first model call."""
         facts, number = self.site.facts, next(self._numbers)
         ts = await self.site.slack.say(number, f"<bot> please do run-{number}", channel=number)
-        run = Run(number, ts)
+        self.begun.append(run := Run(number, ts))
         self.times.ack.append(await facts.until("accepted", ts) - float(ts))
         await facts.until(until, run.name if until == "asked" else ts)
         return run
@@ -67,7 +69,8 @@ class Crowd:
 
         async def one() -> None:
             async with free:
-                self.active.append(await self.begin())
+                with suppress(TimeoutError):  # it counts as lost
+                    self.active.append(await self.begin())
 
         await asyncio.gather(*(one() for _ in range(runs - len(self.active))))
         return time.time() - began_s
@@ -86,25 +89,26 @@ class Crowd:
 
     async def stop(self, run: Run) -> None:
         """Stop a run by ❌ and wait until its thread says so."""
+        self.stopped.append(run)
         await self.site.slack.react(run.number, run.ts, "x", run.number)
         stopped_s = await self.site.facts.until("stopped", run.ts)
         self.times.stop.append(stopped_s - await self.site.facts.until("stop asked", run.ts))
-        self.stopped.append(run)
 
     async def end(self, run: Run) -> None:
         """Let the model answer, and wait for the answer in the thread."""
         ended_s = time.time()
+        self.ended.append(run)
         self.site.model.end(run.name)
         self.times.answer.append(await self.site.facts.until("answered", run.ts) - ended_s)
-        self.ended.append(run)
 
     async def act(self, number: int) -> None:
         """Steer a run, stop it or let it end, in turn, and begin another one in its place."""
         async with self._has_active:
             await self._has_active.wait_for(lambda: self.active)
             run = self.active.popleft()
-        await self.steer(run)
-        await (self.stop(run) if number % 2 else self.end(run))
+        with suppress(TimeoutError):  # it counts as lost
+            await self.steer(run)
+            await (self.stop(run) if number % 2 else self.end(run))
         begun = await self.begin()
         async with self._has_active:
             self.active.append(begun)
@@ -121,7 +125,8 @@ class Crowd:
     async def finish(self) -> None:
         """Let all active runs end, and wait for their answers. Their times do not count: it is a burst."""
         times, self.times = self.times, Times()
-        await asyncio.gather(*(self.end(run) for run in self.active))
+        with suppress(TimeoutError):  # they count as lost
+            await asyncio.gather(*(self.end(run) for run in self.active))
         self.times = times
         self.active.clear()
         await asyncio.sleep(_SETTLED_S)
@@ -129,11 +134,12 @@ class Crowd:
     def lost(self) -> int:
         """Return the number of messages without effect: no answer, no 👀, no stop, or missing in the last request."""
         facts, ended = self.site.facts, {run.ts for run in self.ended}
-        silent = [run for run in self.ended if not facts.count["answered", run.ts]]
+        silent = [run for run in self.begun if not facts.count["accepted", run.ts]]
+        silent += [run for run in self.ended if not facts.count["answered", run.ts]]
         silent += [run for run in self.stopped if not facts.count["stopped", run.ts]]
         unread = [note for _, note, ts in self._steered if not facts.count["read", ts]]
         missing = [n for run, n, _ in self._steered if run.ts in ended and not self.site.model.notes[run.name][n]]
-        return len(silent) + len({*unread, *missing})
+        return len(set(silent)) + len({*unread, *missing})
 
     def doubled(self) -> int:
         """Return the number of messages with more than one answer, stop notice, or copy in the last request."""

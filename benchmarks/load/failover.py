@@ -33,21 +33,21 @@ class Rest:
     since_start_s: list[float]
 
 
-async def replicated(replicas: int, runs: int, store: str, seconds: float) -> str:
+async def replicated(setting: Setting, runs: int, seconds: float) -> str:
     """Return the row of so many replicas: a load of short runs, then failures during so many runs."""
-    async with site(Setting(store, replicas)) as there:
+    async with site(setting) as there:
         crowd = Crowd(there)
         there.model.holds = False
         per_s, cpu = await _short_runs(crowd, seconds)
         there.model.holds = True
         killed, restarted = [await _failure(crowd, runs, orderly=orderly) for orderly in (False, True)]
         cells = (
-            f"{replicas}, {store}",
+            f"{setting.replicas}, {setting.store}",
             figure(per_s),
             ", ".join(f"{each * 100:.0f}" for each in cpu),
             _spread(killed.since_signal_s),
             _spread(restarted.since_signal_s),
-            _spread(restarted.since_start_s) if replicas == 1 else "-",
+            _spread(restarted.since_start_s) if setting.replicas == 1 else "-",
             f"{crowd.lost()}, {crowd.doubled()}",
         )
         return f"| {' | '.join(cells)} |"

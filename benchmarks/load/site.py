@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import re
 import shutil
@@ -13,12 +14,12 @@ import tempfile
 from contextlib import AsyncExitStack, asynccontextmanager, closing, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import aiohttp
 import redis
 
-from benchmarks.load.facts import Facts, pss_kib, slack_process
+from benchmarks.load.facts import CHANNELS, Facts, pss_kib, slack_process
 from benchmarks.load.model import HeldModel
 from benchmarks.messages_api import ALL_AT_ONCE, messages_api
 from benchmarks.redis_process import redis_cluster, redis_server
@@ -29,19 +30,8 @@ if TYPE_CHECKING:
 
     from benchmarks.load.facts import SlackWatch
 
-_CONFIG = """
-instances:
-  alpha:
-    persona: {{name: Alpha, emoji: ":owl:"}}
-    providers:
-      - module: provider-anthropic
-        config: {{api_key: no-key, base_url: "{model_url}", model: {model}, max_output_tokens: 2, timeout_s: 7200}}
-store: "{store}"
-workspace: {{root: "{folder}/files"}}
-idle_evict_s: {idle_evict_s}
-slack: {{rate_scale: {rate_scale}, answers: post}}
-limits: {{runs: 10000, runs_per_channel: 10000, runs_per_person: 10000}}
-"""
+# Each with a client of its own: that of the SDK has at most 1,000 connections.
+_AGENTS = ("alpha", "beta", "gamma")
 _METRIC = re.compile(r"^amplifier_slack_(\w+)(?:\{[^}]*\})? (\S+)$", re.MULTILINE)
 _LOOK_EVERY_S = 5.0
 
@@ -55,12 +45,14 @@ class Setting:
         replicas: processes of the service.
         limits: whether Slack's rate limits apply.
         idle_evict_s: time that an idle agent session stays in memory.
+        lease_s: duration of a lease. Default: the service's.
     """
 
     store: str = "sqlite"
     replicas: int = 1
     limits: bool = False
     idle_evict_s: float = 900
+    lease_s: float | None = None
 
 
 class Replica(Service):
@@ -142,9 +134,7 @@ async def site(setting: Setting) -> AsyncIterator[Site]:
         slack = await closing.enter_async_context(slack_process(facts, limits=setting.limits))
         http = await closing.enter_async_context(aiohttp.ClientSession())
         config = folder / "agents.yaml"
-        scale = 1 if setting.limits else 1000
-        more = {"store": store, "folder": folder, "idle_evict_s": setting.idle_evict_s, "rate_scale": scale}
-        config.write_text(_CONFIG.format(model_url=url, model=ALL_AT_ONCE, **more))
+        config.write_text(json.dumps(_config(setting, folder, store, url)))
         env = {**os.environ, **slack.variables, "HOME": str(folder)}
         env.pop("AMPLIFIER_SLACK_STORE", None)
         command = [sys.executable, "-m", "service", "run", "--config", str(config)]
@@ -157,3 +147,27 @@ async def site(setting: Setting) -> AsyncIterator[Site]:
         lag = asyncio.create_task(there.watch_lag())
         closing.callback(lag.cancel)
         yield there
+
+
+def _config(setting: Setting, folder: Path, store: str, model_url: str) -> dict[str, Any]:
+    """Return the configuration of the services: default tools, and an agent in every channel."""
+    model = {"base_url": model_url, "model": ALL_AT_ONCE, "max_output_tokens": 2, "timeout_s": 7200}
+    return {
+        "instances": {
+            name: {
+                "persona": {"name": name.capitalize(), "emoji": ":owl:"},
+                "providers": [{"module": "provider-anthropic", "config": {"api_key": f"no-key-{name}", **model}}],
+            }
+            for name in _AGENTS
+        },
+        "channels": {
+            f"C0{channel.upper()}": {"instance": _AGENTS[number % len(_AGENTS)]}
+            for number, channel in enumerate(CHANNELS)
+        },
+        "store": store,
+        "workspace": {"root": f"{folder}/files"},
+        "idle_evict_s": setting.idle_evict_s,
+        **({} if setting.lease_s is None else {"lease_s": setting.lease_s}),
+        "slack": {"rate_scale": 1 if setting.limits else 1000, "answers": "post"},
+        "limits": {"runs": 10_000, "runs_per_channel": 10_000, "runs_per_person": 10_000},
+    }

@@ -10,7 +10,7 @@ from xml.etree import ElementTree as ET
 import pytest
 
 from benchmarks.harness import Benchmark, Effort, Row, Side
-from benchmarks.page import write
+from benchmarks.page import LOAD, write
 from benchmarks.picture import OURS, drawn
 
 DOCS = Path(__file__).parents[2] / "docs"
@@ -46,6 +46,15 @@ def rectangles(drawing):
 
 def texts(drawing):
     return [text.text or "" for text in ET.fromstring(drawing).findall(f"{SVG}text")]  # noqa: S314
+
+
+def test_the_section_about_the_load_stays_on_the_page(tmp_path):
+    for _ in range(2):
+        write(tmp_path, [(BENCHMARK, RESULTS)], EFFORT)
+        page = tmp_path / "benchmarks.md"
+        if LOAD not in page.read_text(encoding="utf-8"):
+            page.write_text(page.read_text(encoding="utf-8") + f"\n{LOAD}\nFigures.\n", encoding="utf-8")
+    assert page.read_text(encoding="utf-8").endswith(f"A note.\n\n{LOAD}\nFigures.\n")
 
 
 def test_the_page_has_a_table_a_picture_and_notes(tmp_path):
