@@ -4,6 +4,7 @@ import asyncio
 import os
 import signal
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -335,8 +336,11 @@ def _end(agent: Agent, run: asyncio.Task[str], how: str) -> None:
 
 
 def _child_processes() -> set[str]:
-    children = (path.read_text().split() for path in Path("/proc/self/task").glob("*/children"))
-    return {pid for pids in children for pid in pids}
+    found: set[str] = set()
+    for path in Path("/proc/self/task").glob("*/children"):
+        with suppress(FileNotFoundError):  # the thread has ended
+            found.update(path.read_text().split())
+    return found
 
 
 class TestChildProcesses:
