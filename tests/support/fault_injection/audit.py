@@ -320,8 +320,14 @@ class _Conversation:
                 self._blame(f"the model does not know that #{act.mark} was deleted", act)
 
     def _may_be_missed(self, change: Act) -> bool:
-        """Return whether another replica, which stores the mention, may have had the unchanged reply in memory."""
+        """Return whether the process that stored the message did not know of its change.
+
+        Another replica, which stores the mention, may have had the unchanged reply in memory. Or the process that
+        acknowledged the change was killed before Slack delivered the message again.
+        """
         heard = self.sides.board.acknowledged
+        if heard.get(change.event, inf) < heard.get(("message", change.ts), inf):
+            return True
         mention_s = min(heard.get((kind, change.root), inf) for kind in ("message", "app_mention"))
         return self.sides.replicas > 1 and change.ts != change.root and heard.get(change.event, inf) < mention_s
 
