@@ -142,8 +142,8 @@ async def site(setting: Setting) -> AsyncIterator[Site]:
         for _ in range(setting.replicas):
             replica = Replica(command, env, http)
             closing.push_async_callback(replica.kill)
-            await replica.start()
             there.replicas.append(replica)
+        await asyncio.gather(*(replica.start() for replica in there.replicas))
         lag = asyncio.create_task(there.watch_lag())
         closing.callback(lag.cancel)
         yield there
