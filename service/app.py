@@ -41,6 +41,7 @@ from service.config.sessions import require_grpc
 from service.config.slack import command_of, pairs_of
 from service.connections.server import serving_connections
 from service.connections.stored import StoredConnections
+from service.heartbeats import ThreadedHeartbeats
 from service.logging import configure_logging
 from service.notes import Notes
 from service.observe import observing
@@ -60,7 +61,7 @@ from service.sessions.slack_tools import SlackTools
 from service.sessions.workers import StoredWorkers
 from service.sessions.workspaces import Workspaces
 from service.signals import on_hangup, until_signalled
-from service.store import open_budget, open_log_store, open_run_store
+from service.store import inspect_run_store, open_budget, open_log_store, open_run_store
 from service.store.base import thread_of
 from service.store.maintenance import expiring, lines, places, watching_disks
 from service.triggers import serving_triggers
@@ -328,7 +329,10 @@ async def _working(  # noqa: PLR0913, PLR0917 - the parts of a service
             retention := Retention(config.retention, store, logs, workspaces, record),
             messages := StoredMessages(store, retry, lambda channel: retention.days_of(channel) or MOST_DAYS),
         ),
-        StoredRuns(store, owner, config.lease_s, retry, _boottime_s, most_owned, observer) as runs,
+        StoredRuns(
+            *(store, owner, config.lease_s, retry, _boottime_s, most_owned, observer),
+            ThreadedHeartbeats(lambda: inspect_run_store(url), owner, _boottime_s) if budget is not None else None,
+        ) as runs,
         _sessions(
             config,
             environment,

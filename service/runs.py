@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections import defaultdict
+from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Self, TypeVar
 from weakref import WeakValueDictionary
@@ -15,6 +16,7 @@ from connector.observer import Observer
 from connector.protocols import LeaseLost
 from orchestrator_interactive.storage.errors import StoreError, StoreReplaced, StoreUnavailable
 from orchestrator_interactive.storage.retry import StoreRetryPolicy
+from service.heartbeats import SURE_S
 from service.store.base import lost, workspace_of
 
 if TYPE_CHECKING:
@@ -22,6 +24,7 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from connector.protocols import Claim, InboxEntry, StateChanges, ThreadFacts
+    from service.heartbeats import AnyHeartbeats
     from service.store.base import RunStore
 
 log = structlog.get_logger(__name__)
@@ -53,6 +56,7 @@ class HeldLease:
         clock: monotonic seconds.
         observer: gets reports of the moves of the lease, and of entries that leave the inbox.
         requested_at_s: time of the claim request by `clock`. The lease is valid for `lease_s` from then on.
+        heartbeats: if they fall silent, another process ends the lease earlier.
     """
 
     def __init__(  # noqa: PLR0913, PLR0917 - the process's settings, and the claim
@@ -65,6 +69,7 @@ class HeldLease:
         conversation_id: str,
         claim: Claim,
         requested_at_s: float,
+        heartbeats: AnyHeartbeats | None = None,
     ) -> None:
         self.conversation_id = conversation_id
         self.claim = claim
@@ -73,7 +78,8 @@ class HeldLease:
         self._lease_s = lease_s
         self._clock = clock
         self._observer = observer
-        self._valid_until_s = requested_at_s + lease_s
+        self._renewed_s = requested_at_s
+        self._heartbeats = heartbeats
         self._lost = asyncio.Event()
         self._is_handed_over = self._is_released = False
         # Serialises renewals and the release: a renewal after the release would renew a released lease.
@@ -130,8 +136,10 @@ class HeldLease:
     async def confirm(self) -> None:
         if self._is_handed_over or self.is_over:
             raise lost(self.conversation_id)
-        # A suspended process may have missed renewals, so its lease may belong to another process.
-        if self._valid_until_s - self._clock() < self._lease_s / 2:
+        # A suspended process may have missed renewals and signs, so its lease may belong to another process.
+        now_s = self._clock()
+        is_silent = self._heartbeats and now_s - max(self._heartbeats.last_s, self._renewed_s) > SURE_S
+        if is_silent or now_s - self._renewed_s > self._lease_s / 2:
             await self._renew()
 
     async def renewed(self) -> bool:
@@ -148,7 +156,7 @@ class HeldLease:
         async def renew(conversation_id: str, token: int) -> int:
             requested_at_s = self._clock()
             last = await self._store.renew(conversation_id, token, self._lease_s)
-            self._valid_until_s = requested_at_s + self._lease_s
+            self._renewed_s = requested_at_s
             return last
 
         async with self._renewing:
@@ -181,6 +189,7 @@ class StoredRuns:
             event loop's clock.
         most_owned: stop taking over conversations while this process owns so many.
         observer: gets reports of new entries, and as in `HeldLease`.
+        heartbeats: signs of life between the processes of a store; they run while this is entered.
     """
 
     def __init__(  # noqa: PLR0913, PLR0917 - all but the first three have defaults
@@ -192,6 +201,7 @@ class StoredRuns:
         clock: Callable[[], float] | None = None,
         most_owned: int = _MOST_OWNED,
         observer: Observer | None = None,
+        heartbeats: AnyHeartbeats | None = None,
     ) -> None:
         self._store = store
         self._owner = owner
@@ -209,6 +219,10 @@ class StoredRuns:
         self._found_unsettled: dict[str, float] = {}
         self._entered_by: asyncio.Task[object] | None = None
         self._running: asyncio.Task[None] | None = None
+        self._heartbeats = heartbeats
+        self._leases_ended = asyncio.Event()
+        if heartbeats is not None:
+            heartbeats.listen(self._leases_ended.set)
 
     async def __aenter__(self) -> Self:
         self._entered_by = asyncio.current_task()
@@ -319,7 +333,7 @@ class StoredRuns:
             return None
         self._observer.lease("taken_over" if claim.run is not None and "id" in claim.run else "taken")
         settings = self._store, self._retry, self._lease_s, self._clock, self._observer
-        return HeldLease(*settings, conversation_id, claim, requested_at_s)
+        return HeldLease(*settings, conversation_id, claim, requested_at_s, self._heartbeats)
 
     async def _may_be_its_owners(self, conversation_id: str) -> bool:
         """Return whether another process may have missed renewals only because of a store outage.
@@ -343,6 +357,8 @@ class StoredRuns:
         async with asyncio.TaskGroup() as endless:
             for each in (self._renew_all(), self._listen(), self._poll_due()):
                 endless.create_task(each)
+            if self._heartbeats is not None:
+                endless.create_task(self._heartbeats.run())
 
     def _on_stopped(self, life: asyncio.Task[None]) -> None:
         """Cancel the task that entered this context if the background task failed: `__aexit__` raises its error."""
@@ -405,7 +421,10 @@ class StoredRuns:
                     self._notify_listeners(conversation_id)
                 are_more |= len(due) == most and not self._retry.unsettled_s(self._lease_s)
             wait_s = _LOOK_AGAIN_S if are_more else _LOOK_EVERY_S
-            await asyncio.sleep(wait_s * random.uniform(0.75, 1.25))  # noqa: S311 - jitter between replicas
+            with suppress(TimeoutError):
+                async with asyncio.timeout(wait_s * random.uniform(0.75, 1.25)):  # noqa: S311 - jitter between replicas
+                    await self._leases_ended.wait()
+            self._leases_ended.clear()
 
     def _room_of(self, workspace: str) -> int:
         """Return how many more conversations this process may own in a workspace: of several, no one takes all."""

@@ -356,7 +356,7 @@ class ServiceConfig(Section):
         idle_evict_s: time that an idle agent session stays in memory.
         shutdown_grace_s: time limit of a shutdown; most of it is for runs to reach a turn boundary.
         shutdown_tools_s: time for running tools after SIGTERM. Default: `shutdown_grace_s` less 4 s.
-        lease_s: duration of a conversation's lease; the conversations of a silent process are taken over after it.
+        lease_s: duration of a conversation's lease without renewal; in Redis, those of a silent process end sooner.
     """
 
     instances: dict[str, InstanceConfig] = Field(

@@ -192,6 +192,17 @@ class RunStore(Protocol):
         """Wait for new entries in conversations that this process owns; return their ids. Empty after a timeout."""
         ...
 
+    async def beat(self, owner: str) -> Mapping[str, int]:
+        """Count a sign of life of a process; return the counts of all by name. Empty if the store has one process."""
+        ...
+
+    async def end_leases(self, owner: str, unrenewed_s: float) -> bool:
+        """End the leases of a process that it has not renewed for so long; if none is left, forget its signs.
+
+        Returns whether none is left.
+        """
+        ...
+
     async def learn(self, conversation_id: str, facts: Mapping[str, str]) -> None:
         """Store facts of a conversation, if it exists; see `ThreadFacts.latest`."""
         ...

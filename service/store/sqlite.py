@@ -212,6 +212,12 @@ class SqliteRunStore:
         seq: int = row[0]
         return seq
 
+    async def beat(self, _owner: str) -> dict[str, int]:
+        return {}
+
+    async def end_leases(self, _owner: str, _unrenewed_s: float) -> bool:
+        return True  # they ended when this process opened the file
+
     @via(Database.read)
     def fetch(self, file: sqlite3.Connection, conversation_id: str, token: int, after: int) -> tuple[InboxEntry, ...]:
         number, _ = _owned(file, conversation_id, token)

@@ -188,6 +188,26 @@ hold(ARGV[4])
 return tonumber(redis.call('HGET', KEYS[1], 'seq') or '0')
 """)
 
+# ARGV: an owner; milliseconds. End its lease if it was not renewed for so long. Returns 0 if it has none here, 1 if it
+# ended, -1 if it still has it.
+END_LEASE = script("""
+local found, now = redis.call('HMGET', KEYS[1], 'owner', 'until', 'length'), clock()
+if found[1] ~= ARGV[3] or owner_at(now) ~= ARGV[3] then
+    return 0
+end
+if tonumber(found[3]) - (tonumber(found[2]) - now) < tonumber(ARGV[4]) then
+    return -1
+end
+redis.call('HSET', KEYS[1], 'until', whole(now), 'due', whole(now))
+return 1
+""")
+
+# KEYS: the counts of the signs of life of all processes. ARGV: a process. Returns the counts.
+BEAT = script("""
+redis.call('HINCRBY', KEYS[1], ARGV[1], 1)
+return redis.call('HGETALL', KEYS[1])
+""")
+
 # ARGV: the token; a sequence number. Returns the pending entries after it, or nothing if the lease is lost.
 FETCH = script("""
 if not is_owned(ARGV[3]) then

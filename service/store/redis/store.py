@@ -50,6 +50,8 @@ _MOST_UNCERTAIN_CALLS = 10_000
 _MOST_NEWS, _NEWS_S = 10_000, 60
 # Timeout of `wait_for_notifications`, in seconds.
 _WAIT_S = 1
+# The counts of the signs of life of the processes, and the number of leases that end at once.
+_OWNERS, _AT_ONCE = "runs:owners", 50
 
 
 class RedisRunStore(RedisIndex):
@@ -116,6 +118,29 @@ class RedisRunStore(RedisIndex):
         if last < 0:
             raise lost(conversation_id)
         return last
+
+    async def beat(self, owner: str) -> dict[str, int]:
+        counts = _paired(await self._client.run(scripts.BEAT, [_OWNERS], [owner]))
+        return {name.decode(): int(count) for name, count in counts.items()}
+
+    async def end_leases(self, owner: str, unrenewed_s: float) -> bool:
+        with self._client.keep_open():
+            names, are_left = await self.unfinished(), False
+            for start in range(0, len(names), _AT_ONCE):
+                page = names[start : start + _AT_ONCE]
+                found = await asyncio.gather(*(self._end_lease(name, owner, unrenewed_s) for name in page))
+                are_left |= not all(found)
+            if not are_left:
+                async with self._client.command():
+                    await self._client.redis.hdel(_OWNERS, owner)
+        return not are_left
+
+    async def _end_lease(self, conversation_id: str, owner: str, unrenewed_s: float) -> bool:
+        """End a lease of a process; return False if it has renewed it too recently."""
+        ended = await self._run(scripts.END_LEASE, conversation_id, owner, int(unrenewed_s * 1000))
+        if ended > 0:
+            await self._enter(conversation_id, 0.0)
+        return bool(ended >= 0)
 
     async def fetch(self, conversation_id: str, token: int, after: int) -> tuple[InboxEntry, ...]:
         await self._client.wait_for_detached(conversation_id)

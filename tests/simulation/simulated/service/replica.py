@@ -26,6 +26,7 @@ from connector.slack_api.rate_limiter import RateLimiter
 from orchestrator_interactive.interactions.stores import retrying
 from orchestrator_interactive.storage.retry import StoreRetryPolicy
 from service.config.config import AgentConfig, InstanceConfig, ModuleConfig, PersonaConfig
+from service.heartbeats import Heartbeats
 from service.notes import Notes
 from service.schedules.scheduler import firing_schedules
 from service.schedules.stored import StoredSchedules
@@ -213,7 +214,10 @@ class Replica:
         options: dict[str, Any] = {"max_waiting": 1} if sim.occurs("short queue", 1) else {}
         options["delegates"] = "workers" in sim.features
         options["has_budget"] = "budgets" in sim.features
-        runs = parts.runs(run_store, f"process {self.number}", environment.lease_s, policy)
+        name, beats = f"process {self.number}", None
+        if "heartbeats" in sim.features:
+            beats = Heartbeats(run_store, name, sim.now)
+        runs = parts.runs(run_store, name, environment.lease_s, policy, heartbeats=beats)
         accounts = parts.budgets(run_store, policy, runs.admit, lambda: EPOCH_S + sim.now())
         participation = Participation() if parts.ignores_policy else environment.participation
         instances = [replace(each, participation=participation) for each in _INSTANCES]

@@ -23,6 +23,7 @@ class Conversation:
     owner: str | None = None
     token: int = 0
     released_token: int = 0
+    renewed_s: float = 0.0
     expires_s: float = 0.0
     due_s: float = 0.0
     run: Mapping[str, Any] | None = None
@@ -46,6 +47,7 @@ class RunTable:
         self.conversations: dict[str, Conversation] = {}
         self._now = now
         self._tokens = itertools.count(1)
+        self._beats: Counter[str] = Counter()
         self.collections: defaultdict[str, dict[str, dict[str, Any]]] = defaultdict(dict)
         self._news: dict[str, dict[str, None]] = {}
         self._listening: dict[str, asyncio.Future[tuple[str, ...]]] = {}
@@ -105,15 +107,33 @@ class RunTable:
         found = self.conversations.setdefault(conversation_id, Conversation())
         if self.owner_of(found) not in (None, owner):
             return None
-        found.owner, found.token, found.expires_s = owner, next(self._tokens), self._now() + lease_s
+        found.owner, found.token, found.renewed_s = owner, next(self._tokens), self._now()
+        found.expires_s = self._now() + lease_s
         found.due_s = found.expires_s
         entries = tuple(found.waiting.values())
         return Claim(found.token, found.run, dict(found.posts), found.held_seq, found.stopped_s, entries)
 
     def renew(self, conversation_id: str, token: int, lease_s: float) -> int:
         found = self._owned(conversation_id, token)
+        found.renewed_s = self._now()
         found.due_s = found.expires_s = self._now() + lease_s
         return len(found.order)
+
+    def beat(self, owner: str) -> dict[str, int]:
+        self._beats[owner] += 1
+        return dict(self._beats)
+
+    def end_leases(self, owner: str, unrenewed_s: float) -> bool:
+        now_s, is_over = self._now(), True
+        for found in self.conversations.values():
+            if self.owner_of(found) == owner:
+                is_silent = now_s - found.renewed_s >= unrenewed_s
+                is_over &= is_silent
+                if is_silent:
+                    found.due_s = found.expires_s = now_s
+        if is_over:
+            self._beats.pop(owner, None)
+        return is_over
 
     def fetch(self, conversation_id: str, token: int, after: int) -> tuple[InboxEntry, ...]:
         found = self._owned(conversation_id, token)

@@ -90,11 +90,14 @@ FEATURES = {
     "streams": 0.25,
     # Files that an agent shares.
     "shares": 0.25,
+    # Signs of life between processes, which end the leases of a process without them.
+    "heartbeats": 0.25,
 }
 # These have their own generator, so that the draws of the other features do not depend on them.
 _DRAWN_SEPARATELY = (
     *("few slots", "existing threads", "no look-ups", "notes", "reloads", "policies", "mutes"),
     *("direct messages", "bots", "approvals", "workers", "schedules", "budgets", "files", "streams", "shares"),
+    "heartbeats",
 )
 # How long everything may take to finish, in virtual seconds.
 _REST_WITHIN_S = 900.0

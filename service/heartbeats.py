@@ -1,0 +1,176 @@
+"""Signs of life of the processes that share a store, and the end of the leases of those that have fallen silent.
+
+A process that dies leaves its leases behind, which are valid for `lease_s`. Each process therefore also gives a sign of
+life several times a second, and listens to those of the others. If one is silent while the store takes and shows all
+signs of the listener in time, the listener ends its leases. A process that was only suspended finds them lost, or
+renews them if no other process has claimed its conversations.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import aclosing, suppress
+from functools import partial
+from typing import TYPE_CHECKING, Protocol
+
+import structlog
+
+from orchestrator_interactive.storage.errors import StoreError, StoreUnavailable
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from service.store.base import RunStore
+
+log = structlog.get_logger(__name__)
+
+# The interval of the signs.
+EVERY_S = 0.25
+# A process is silent if it has given no sign for so long; its leases end if they were also not renewed for UNRENEWED_S.
+SILENT_S = 2.0
+UNRENEWED_S = 1.0
+# An owner whose last sign or renewal is older asks the store before it acts. Less than both by a margin for delays.
+SURE_S = 0.5
+# A longer interval between two signs of the listener says nothing about the others.
+_LATE_S = 0.75
+# Time limit for the end of the thread.
+_ENDED_WITHIN_S = 1.0
+
+
+class AnyHeartbeats(Protocol):
+    @property
+    def last_s(self) -> float: ...
+    def listen(self, on_ended: Callable[[], object], /) -> None: ...
+    async def run(self) -> None: ...
+
+
+class Heartbeats:
+    """Gives the signs of a process and listens to the others.
+
+    Args:
+        store: the store of the signs and leases.
+        owner: name of this process.
+        clock: monotonic seconds.
+
+    Attributes:
+        last_s: when the last sign that the store has taken was given, by `clock`.
+    """
+
+    def __init__(self, store: RunStore, owner: str, clock: Callable[[], float]) -> None:
+        self.last_s = float("-inf")
+        self._store = store
+        self._owner = owner
+        self._clock = clock
+        self._heard: dict[str, tuple[int, float]] = {}  # by process: the count, and since when it is known
+        self._listeners: list[Callable[[], object]] = []
+
+    def listen(self, on_ended: Callable[[], object]) -> None:
+        """Call `on_ended()` each time after leases of another process have ended."""
+        self._listeners.append(on_ended)
+
+    async def run(self) -> None:
+        """Give signs and listen for ever."""
+        ending: dict[str, asyncio.Task[None]] = {}
+        async with asyncio.TaskGroup() as group:
+            while True:
+                began_s = self._clock()
+                for owner in await self._silent():
+                    if owner not in ending or ending[owner].done():
+                        ending[owner] = group.create_task(self._end_leases(owner))
+                ending = {owner: task for owner, task in ending.items() if not task.done()}
+                await asyncio.sleep(max(EVERY_S - (self._clock() - began_s), EVERY_S / 5))
+
+    async def _silent(self) -> list[str]:
+        """Give a sign; return the processes that are silent."""
+        at_s = self._clock()
+        try:
+            async with asyncio.timeout(_LATE_S):
+                counts = await self._store.beat(self._owner)
+        except (StoreError, TimeoutError):
+            self._heard.clear()
+            return []
+        if at_s - self.last_s > _LATE_S:
+            self._heard.clear()
+        self.last_s, now_s = at_s, self._clock()
+        self._heard = {
+            owner: known if (known := self._heard.get(owner)) and known[0] == count else (count, now_s)
+            for owner, count in counts.items()
+            if owner != self._owner
+        }
+        return [owner for owner, (_, since_s) in self._heard.items() if at_s - since_s >= SILENT_S]
+
+    async def _end_leases(self, owner: str) -> None:
+        try:
+            is_over = await self._store.end_leases(owner, UNRENEWED_S)
+        except StoreError as e:
+            log.warning("owner.leases_not_ended", owner=owner, problem=str(e))
+            return
+        if is_over:
+            log.info("owner.silent", owner=owner)
+        for listener in self._listeners:
+            listener()
+
+
+class ThreadedHeartbeats:
+    """Heartbeats in a thread and an event loop of their own: a busy event loop does not silence its process.
+
+    Args:
+        open_store: opens a store for the thread, which closes it.
+    """
+
+    def __init__(self, open_store: Callable[[], Awaitable[RunStore]], owner: str, clock: Callable[[], float]) -> None:
+        self._open_store = open_store
+        self._owner = owner
+        self._clock = clock
+        self._listeners: list[Callable[[], object]] = []
+        self._inner: Heartbeats | None = None
+        self._is_ended = False
+        self._end: Callable[[], object] = lambda: None
+
+    @property
+    def last_s(self) -> float:
+        """See `Heartbeats`."""
+        return float("-inf") if self._inner is None else self._inner.last_s
+
+    def listen(self, on_ended: Callable[[], object]) -> None:
+        """See `Heartbeats`. The call is in the event loop that runs `run`."""
+        self._listeners.append(on_ended)
+
+    async def run(self) -> None:
+        """Give signs and listen for ever.
+
+        Raises:
+            StoreError: the store cannot be used, and a retry would not help.
+        """
+        pool = ThreadPoolExecutor(1, "heartbeats")
+        work = asyncio.get_running_loop().run_in_executor(pool, asyncio.run, self._live(asyncio.get_running_loop()))
+        try:
+            await asyncio.shield(work)
+        finally:
+            self._is_ended = True
+            self._end()
+            await asyncio.wait({work}, timeout=_ENDED_WITHIN_S)
+            pool.shutdown(wait=False)
+
+    async def _live(self, home: asyncio.AbstractEventLoop) -> None:
+        """Beat until `_end` is called in the other thread."""
+
+        def tell() -> None:
+            with suppress(RuntimeError):  # that loop has ended
+                for listener in self._listeners:
+                    home.call_soon_threadsafe(listener)
+
+        task, here = asyncio.current_task(), asyncio.get_running_loop()
+        assert task is not None  # noqa: S101 - a coroutine runs in a task
+        self._end = partial(here.call_soon_threadsafe, task.cancel)
+        with suppress(asyncio.CancelledError):
+            while not self._is_ended:
+                try:
+                    async with aclosing(await self._open_store()) as store:
+                        self._inner = Heartbeats(store, self._owner, self._clock)
+                        self._inner.listen(tell)
+                        await self._inner.run()
+                except StoreUnavailable:
+                    await asyncio.sleep(EVERY_S)
+        self._end = lambda: None
