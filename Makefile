@@ -2,6 +2,7 @@
 PYTHON ?= python3
 PORT ?= 8040
 SEEDS ?= 0:10000
+WORLD ?= service
 RUN := .venv/bin/python -m
 # Tests wait more than they compute; those that take long begin first.
 SIDE_BY_SIDE := -n 4 --dist loadfile --no-loadscope-reorder
@@ -16,7 +17,7 @@ test: .venv/dev.done
 	$(RUN) pytest $(SIDE_BY_SIDE)
 
 simulate: .venv/dev.done
-	.venv/bin/python tests/simulation --seeds $(SEEDS)
+	.venv/bin/python tests/simulation --world $(WORLD) --seeds $(SEEDS)
 
 check: .venv/dev.done
 	$(RUN) ruff format --check .

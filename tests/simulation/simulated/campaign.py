@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, field, replace
 from functools import partial
+from hashlib import blake2b
 
 from . import agent, service
 from .simulation import STAGES
@@ -19,6 +20,8 @@ from .trial import Verdict
 
 _SEEDS_AT_ONCE = 20
 _MAX_FAILING = 30
+# The coverage is reported after a tenth of a campaign, but at least after each 100,000 seeds.
+_REPORTS, _MAX_BETWEEN_REPORTS = 10, 100_000
 _ACTIONS = ("steer accepted", "urgent steer accepted", "stop graceful", "stop immediate", "cancel", "kill")
 # A run that reports its end accepts no messages.
 _NEVER = ("steer accepted finishing", "urgent steer accepted finishing")
@@ -57,28 +60,42 @@ WORLDS = {
 
 @dataclass(slots=True)
 class Figures:
-    """Totals of a campaign. `failing` maps a seed to its first violation."""
+    """Totals of a campaign. `failing` maps a seed to its first violation, `steps` a kind of step to its seeds."""
 
     seeds: int = 0
     seconds: float = 0.0
     failing: dict[int, str] = field(default_factory=dict)
     tally: Counter[str] = field(default_factory=Counter)
+    steps: Counter[int] = field(default_factory=Counter)
 
     def add(self, other: Figures) -> None:
         self.seeds += other.seeds
         self.failing |= other.failing
         self.tally += other.tally
+        self.steps.update(other.steps)
+
+    def coverage(self) -> str:
+        """Return a row: seeds, kinds of steps, those of one seed only, and the kinds that another seed would add."""
+        once = sum(1 for seeds in self.steps.values() if seeds == 1)
+        return f"{self.seeds:>10} {len(self.steps):>10} {once:>10} {once / max(self.seeds, 1):>10.2f}"
 
     def unreached(self, wanted: Iterable[str]) -> list[str]:
         return [each for each in wanted if not self.tally[each]]
 
 
-def campaign(seeds: range, jobs: int, run: Callable[[int], Verdict]) -> Figures:
-    """Run every seed in `jobs` processes."""
+def campaign(
+    seeds: range, jobs: int, run: Callable[[int], Verdict], on_progress: Callable[[Figures], object] | None = None
+) -> Figures:
+    """Run every seed in `jobs` processes; report the totals so far from time to time."""
     figures, began = Figures(), time.perf_counter()
     chunks = [seeds[start : start + _SEEDS_AT_ONCE] for start in range(0, len(seeds), _SEEDS_AT_ONCE)]
+    next_report = every = max(1, min(len(seeds) // _REPORTS, _MAX_BETWEEN_REPORTS))
     for chunk in _run_chunks(jobs, chunks, run):
         figures.add(chunk)
+        figures.seconds = time.perf_counter() - began
+        if on_progress is not None and figures.seeds >= next_report:
+            on_progress(figures)
+            next_report += every
     figures.seconds = time.perf_counter() - began
     return figures
 
@@ -106,9 +123,20 @@ def _run_chunk(seeds: Iterable[int], run: Callable[[int], Verdict]) -> Figures:
         verdict = run(seed)
         figures.seeds += 1
         figures.tally += verdict.tally
+        figures.steps.update(_digest(step) for step in verdict.steps)
         if verdict.violations:
             figures.failing[seed] = verdict.violations[0]
     return figures
+
+
+def _digest(step: str) -> int:
+    """Return a number that stands for a text in every process."""
+    return int.from_bytes(blake2b(step.encode(), digest_size=8).digest())
+
+
+def _print_progress(figures: Figures) -> None:
+    failing = "".join(f", seed {seed}" for seed in figures.failing)
+    print(f"{figures.coverage()}   failing: {len(figures.failing)}{failing}", flush=True)  # noqa: T201
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -127,7 +155,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if len(given.seeds) == 1:
         print(report_of_seed(given.seeds[0], given.world, added))  # noqa: T201 - this is a command
         return 1 if world.with_faults(added)(given.seeds[0]).violations else 0
-    figures = campaign(given.seeds, given.jobs, world.with_faults(added))
+    print(f"{'seeds':>10} {'steps':>10} {'seen once':>10} {'new a seed':>10}", flush=True)  # noqa: T201
+    figures = campaign(given.seeds, given.jobs, world.with_faults(added), _print_progress)
     print("\n".join(_report(figures, world)))  # noqa: T201
     if figures.failing:
         print(report_of_seed(next(iter(figures.failing)), given.world, added))  # noqa: T201

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import random
+import re
 from collections import Counter
 from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager
@@ -22,6 +23,10 @@ _WAITS_FOR_OTHERS = {
     *("waiting for an approval", "compacting", "in a hook", "writing a row", "reading the log"),
     *("reporting progress", "retrying"),
 }
+
+
+# Words that differ between events of the same kind.
+_NAME = re.compile(r"\S*[\d\"'\u2018-\u201d]\S*")
 
 
 class InjectedError(Exception):
@@ -48,6 +53,9 @@ class Simulation:
     `features` are the kinds of faults of this seed: each kind is absent from many seeds, so that none always hides
     another. `calm` is set for the last part, which has no faults. `violations` are the invariants that do not hold.
     `uncancellable` are tasks that ignored a cancellation. `on_line` is called after each line of the trace.
+
+    `places` returns where each conversation is, in words. `steps` are the kinds of events of this run, each with the
+    places before and after it that it changes, or with all places if it changes none.
     """
 
     def __init__(self, seed: int, loop: SimulatedLoop):
@@ -56,6 +64,9 @@ class Simulation:
         self.rng = rng_for(seed, "cast")
         self.lines: list[Line] = []
         self.on_line: Callable[[int], None] | None = None
+        self.places: Callable[[], list[str]] = lambda: [self.stage()]
+        self.steps: set[str] = set()
+        self._last_places: list[str] = []
         self.tally: Counter[str] = Counter()
         self.features: set[str] = set()
         self.violations: list[str] = []
@@ -72,6 +83,14 @@ class Simulation:
 
     def log(self, who: str, what: str) -> None:
         self.lines.append(Line(self.loop.time(), who, what))
+        before, now = self._last_places, self.places()
+        self._last_places = now
+        if before == now:
+            before, now = list(dict.fromkeys(now)), []
+        else:
+            before, now = _without(before, now), _without(now, before)
+        words = " ".join(_NAME.sub("", f"{who} {what}").split()[:3])
+        self.steps.add(f"{words}: {'; '.join(before)} → {'; '.join(now)}")
         if self.on_line is not None:
             self.on_line(len(self.lines))
 
@@ -162,3 +181,8 @@ class Simulation:
                 await asyncio.sleep(left)
             except asyncio.CancelledError:
                 self.ignore_cancellation(who)
+
+
+def _without(places: list[str], others: list[str]) -> list[str]:
+    left = Counter(places) - Counter(others)
+    return sorted(left)

@@ -35,12 +35,13 @@ class World(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """The outcome of a seed: violated invariants, counts of what happened, and the trace."""
+    """The outcome of a seed: violated invariants, counts of what happened, the trace, and the kinds of its steps."""
 
     seed: int
     violations: tuple[str, ...]
     tally: Counter[str]
     lines: tuple[Line, ...]
+    steps: frozenset[str] = frozenset()
 
     def trace(self) -> str:
         return _RANDOM_ID.sub("…", "\n".join(map(str, self.lines)))
@@ -67,6 +68,7 @@ def _run(seed: int, make_world: Callable[[Simulation], World], max_callbacks: in
     with _captured_logs(world.on_log):
         try:
             sim.log("seed", f"with {', '.join(sorted(sim.features))}")
+            sim.steps.clear()
             loop.run_until_complete(sim.spawn(world.play(), "the world"))
         except (DeadlockError, TooManyCallbacksError) as e:
             sim.violation(str(e))
@@ -76,7 +78,7 @@ def _run(seed: int, make_world: Callable[[Simulation], World], max_callbacks: in
             sim.violation(f"Unhandled error in the event loop: {error}")
         sim.tally["callback"] = loop.callbacks
         sim.count(f"order {type(order).__name__}")
-        verdict = Verdict(seed, tuple(sim.violations), Counter(sim.tally), tuple(sim.lines))
+        verdict = Verdict(seed, tuple(sim.violations), Counter(sim.tally), tuple(sim.lines), frozenset(sim.steps))
         with _silence():
             loop.close()
             world.close()

@@ -236,7 +236,7 @@ class ShareTool:
     async def execute(self, input: dict[str, Any]) -> ToolResult:  # noqa: A002 - the contract's name
         call = input["call"]
         # A repeated call has uploaded it again.
-        file = {"id": f"F{next(self._agents.uploads)}", "name": f"{call}.txt", "title": call, "digest": call}
+        file = {"id": f"FA{next(self._agents.uploads)}", "name": f"{call}.txt", "title": call, "digest": call}
         self._agents.shared.setdefault((self._conversation, call), False)
         await self._coordinator.get_capability("people.share")(f"call:{call}", [file], "")
         self._agents.shared[self._conversation, call] = True

@@ -19,7 +19,7 @@ from simulated.engine import PROCESS
 from simulated.simulation import Simulation, rng_for
 
 from .agent import AGENTS, AgentState, Tool
-from .faults import Faults, OtherWorkspace
+from .faults import Faults, OtherWorkspace, place_of
 from .files import Files
 from .invariants import check_conversations
 from .network import NetworkStores
@@ -189,6 +189,8 @@ class World:
         self._reports = Reports(sim, self._people, self._faults.connected)
         self._scheduling = Scheduling(sim, self._people, self._faults.connected)
 
+        sim.places = self._places
+
     async def play(self) -> None:
         sim = self._sim
         AGENTS.set(self._environment.agents)
@@ -213,6 +215,10 @@ class World:
         else:
             sim.violation(f"After {_REST_WITHIN_S:.0f} s of calm: {await self._unfinished()}.")
         await check_conversations(self._environment, self._people, self._reports.notes, self._scheduling.made)
+
+    def _places(self) -> list[str]:
+        environment = self._environment
+        return sorted([place_of(environment, state) for state in environment.observer.conversations.values()])
 
     def on_log(self, event: str, fields: str) -> None:
         self._sim.log(f"service {PROCESS.get()}", f"logs {event}{fields}")

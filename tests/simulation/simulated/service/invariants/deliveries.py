@@ -226,13 +226,22 @@ def latest(case: Evidence) -> Iterator[str]:
         last_read = {versions[-1] for agent in case.rows if (versions := case.versions_read(written.word, agent))}
         version, edit = max((each[:2] for each in _accepted_edits(case, written)), default=(1, written.id))
         is_stopped = edit in case.waiting or case.end_of(edit) in ("withdrawn", "refused")
-        if version not in last_read and not is_stopped and deletion not in case.seqs:
+        is_known = version in last_read or is_stopped or deletion in case.seqs
+        if not is_known and not _came_back(case, written, edit):
             yield f"The agent knows version {sorted(last_read)} of {written.word}; {version} is the last accepted one."
         is_known = case.times_delivered(deletion) or deletion in case.waiting
         is_known = is_known or case.end_of(deletion) in ("withdrawn", "refused")
         began_a_run = written.id in (row.get("metadata", {}).get("message") for row in case.all_rows)
         if deletion in case.seqs and not is_known and not began_a_run:
             yield f"{written.word} was read, then deleted, and the agent does not know."
+
+
+def _came_back(case: Evidence, written: WrittenMessage, newest: str) -> bool:
+    """Return whether an older edit was accepted after the newest had been read, and its owner had changed."""
+    read_s = case.read_s.get(newest, inf)
+    is_other_owner = any(at_s > case.accepted_s[newest] for times_s in case.claims_s.values() for at_s in times_s)
+    older = [entry_id for _, entry_id, _ in _accepted_edits(case, written) if entry_id != newest]
+    return is_other_owner and any(case.accepted_s[each] > read_s for each in older)
 
 
 def _accepted_edits(case: Evidence, written: WrittenMessage) -> list[tuple[int, str, EventDelivery]]:
