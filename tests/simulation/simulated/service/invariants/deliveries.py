@@ -237,11 +237,13 @@ def latest(case: Evidence) -> Iterator[str]:
 
 
 def _came_back(case: Evidence, written: WrittenMessage, newest: str) -> bool:
-    """Return whether an older edit was accepted after the newest had been read, and its owner had changed."""
+    """Return whether an older edit came after the newest had been read, and another process had owned it since."""
     read_s = case.read_s.get(newest, inf)
-    is_other_owner = any(at_s > case.accepted_s[newest] for times_s in case.claims_s.values() for at_s in times_s)
-    older = [entry_id for _, entry_id, _ in _accepted_edits(case, written) if entry_id != newest]
-    return is_other_owner and any(case.accepted_s[each] > read_s for each in older)
+    claims = sorted((at_s, process) for process, times_s in case.claims_s.items() for at_s in times_s)
+    older = [each for _, each, _ in _accepted_edits(case, written) if case.accepted_s.get(each, 0.0) > read_s]
+    until_s = max((case.read_s.get(each, inf) for each in older), default=0.0)
+    reader = next((process for at_s, process in reversed(claims) if at_s < read_s), None)
+    return any(read_s < at_s < until_s and process != reader for at_s, process in claims)
 
 
 def _accepted_edits(case: Evidence, written: WrittenMessage) -> list[tuple[int, str, EventDelivery]]:
