@@ -42,6 +42,8 @@ _LOOK_AGAIN_S = 0.1
 _TRY_AGAIN_S = 1.0
 # Maximum number of admissions waiting during a store outage. Slack redelivers events that are not acknowledged.
 _MOST_WAITING = 1000
+# The number of leases that are renewed by one request.
+_RENEWED_TOGETHER = 100
 # Time limit at shutdown for handing over the leases that are still held.
 _HAND_OVER_WITHIN_S = 0.4
 
@@ -87,15 +89,12 @@ class HeldLease:
         # Keeps the owner's writes in order.
         self._writing = asyncio.Lock()
         self._newest = max((entry.seq for entry in claim.entries), default=0)
+        self.is_being_renewed = False
 
     @property
     def is_over(self) -> bool:
         """Whether the lease was released or lost."""
         return self._is_released or self._lost.is_set()
-
-    @property
-    def is_being_renewed(self) -> bool:
-        return self._renewing.locked()
 
     async def fetch(self, after: int) -> tuple[InboxEntry, ...]:
         entries = await self._call(self._store.fetch, after)
@@ -148,7 +147,14 @@ class HeldLease:
         Raises:
             LeaseLost: another process owns the conversation.
         """
-        last = await self._renew()
+        return self._sees(await self._renew())
+
+    def was_renewed(self, requested_at_s: float, last: int) -> bool:
+        """Note a renewal and the last sequence number in the inbox; return as `renewed`."""
+        self._renewed_s = max(self._renewed_s, requested_at_s)
+        return self._sees(last)
+
+    def _sees(self, last: int) -> bool:
         is_news, self._newest = last > self._newest, max(last, self._newest)
         return is_news
 
@@ -382,13 +388,37 @@ class StoredRuns:
         return list(self._held.values())
 
     async def _renew_all(self) -> None:
-        """Renew all leases concurrently, for ever. A slow renewal does not delay the others."""
+        """Renew all leases for ever, those on a server together. A slow server does not delay the others."""
         async with asyncio.TaskGroup() as renewals:
             while True:
                 await asyncio.sleep(min(self._lease_s / 4, 1.0))
+                by_server = defaultdict(list)
                 for lease in self._leases():
                     if not lease.is_being_renewed:
-                        renewals.create_task(self._renew(lease))
+                        by_server[self._store.server_of(lease.conversation_id)].append(lease)
+                for leases in by_server.values():
+                    for start in range(0, len(leases), _RENEWED_TOGETHER):
+                        renewals.create_task(self._renew_together(leases[start : start + _RENEWED_TOGETHER]))
+
+    async def _renew_together(self, leases: list[HeldLease]) -> None:
+        tokens, requested_at_s = {each.conversation_id: each.claim.token for each in leases}, self._clock()
+        for lease in leases:
+            lease.is_being_renewed = True
+        try:
+            try:
+                newest = await self._store.renew_all(tokens, self._lease_s)
+            except StoreError:  # each is tried again, and reports it
+                newest = {}
+            left = []
+            for lease in leases:
+                if lease.conversation_id not in newest:
+                    left += [] if lease.is_over else [self._renew(lease)]
+                elif lease.was_renewed(requested_at_s, newest[lease.conversation_id]):
+                    self._notify_listeners(lease.conversation_id)
+            await asyncio.gather(*left)
+        finally:
+            for lease in leases:
+                lease.is_being_renewed = False
 
     async def _renew(self, lease: HeldLease) -> None:
         try:

@@ -154,6 +154,23 @@ class RedisClient:
             except exceptions.NoScriptError:
                 return await self.redis.eval(script.text, len(keys), *keys, *arguments)
 
+    async def run_each(self, script: RedisScript, calls: Sequence[tuple[Sequence[str], Sequence[Any]]]) -> list[Any]:
+        """Run the script with each of these keys and arguments in one request to one server.
+
+        Returns the results; the error in place of one that failed, which may be that the server does not know the
+        script yet.
+        """
+        async with self.command(), self.redis.pipeline(transaction=False) as pipe:
+            for keys, arguments in calls:
+                pipe.execute_command("EVALSHA", script.sha, len(keys), *keys, *arguments)
+            found: list[Any] = await pipe.execute(raise_on_error=False)
+            return found
+
+    def server_of(self, key: str) -> str:
+        """Return the name of the server in a cluster that has a key; blank: there is no cluster, or it is not known."""
+        node = self.redis.get_node_from_key(key) if isinstance(self.redis, RedisCluster) else None
+        return "" if node is None else str(node.name)
+
     async def run_detached(self, name: str, work: Coroutine[Any, Any, T]) -> T:
         """Run `work` to its end even if the caller is cancelled; `wait_for_detached(name)` then waits for it."""
         task = asyncio.create_task(work)

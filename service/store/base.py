@@ -162,6 +162,17 @@ class RunStore(Protocol):
         """
         ...
 
+    async def renew_all(self, tokens: Mapping[str, int], lease_s: float) -> Mapping[str, int]:
+        """Renew leases by one request to `server_of` their conversations.
+
+        Returns what `renew` does, by conversation. The result has none that was lost, and may lack others.
+        """
+        ...
+
+    def server_of(self, conversation_id: str) -> str:
+        """Return a name for the server that has a conversation; blank if the store has one."""
+        ...
+
     async def fetch(self, conversation_id: str, token: int, after: int) -> tuple[InboxEntry, ...]:
         """Return the pending inbox entries after this sequence number, in order."""
         ...

@@ -212,6 +212,15 @@ class SqliteRunStore:
         seq: int = row[0]
         return seq
 
+    @via(Database.write)
+    def renew_all(self, file: sqlite3.Connection, tokens: Mapping[str, int], lease_s: float) -> dict[str, int]:
+        until = self._clock() + lease_s
+        rows = {name: file.execute(_RENEW, (until, until, name, token)).fetchone() for name, token in tokens.items()}
+        return {name: row[0] for name, row in rows.items() if row is not None}
+
+    def server_of(self, _conversation_id: str) -> str:
+        return ""
+
     async def beat(self, _owner: str) -> dict[str, int]:
         return {}
 

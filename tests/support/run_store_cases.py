@@ -115,6 +115,23 @@ async def a_lease_runs_out_by_itself(store: RunStore) -> None:
 
 
 @_case
+async def leases_are_renewed_together_and_lost_ones_are_left_out(store: RunStore) -> None:
+    by_server: dict[str, dict[str, int]] = {}
+    names = [f"{T1}:C1:{number}" for number in range(20)]
+    for number, name in enumerate(names):
+        await admitted(store, name, *range(number % 3 + 1))
+        claim = await store.claim(name, "a", OVER_S)
+        assert await store.claim(name, "b", LONG_S) if number % 4 == 0 else claim
+        by_server.setdefault(store.server_of(name), {})[name] = claim.token
+    for tokens in by_server.values():
+        await store.renew(*next(each for each in tokens.items() if names.index(each[0]) % 4), LONG_S)
+    found = [await store.renew_all(tokens, LONG_S) for tokens in by_server.values()]
+    renewed = {name: last for each in found for name, last in each.items()}
+    assert renewed == {name: number % 3 + 1 for number, name in enumerate(names) if number % 4}
+    assert await store.due(T1, 100) == []
+
+
+@_case
 async def fetching_gives_what_waits_behind_a_place(store: RunStore) -> None:
     claim = await store.claim(C, "a", LONG_S)
     await admitted(store, C, *range(1, 13))

@@ -119,6 +119,15 @@ class RedisRunStore(RedisIndex):
             raise lost(conversation_id)
         return last
 
+    async def renew_all(self, tokens: Mapping[str, int], lease_s: float) -> dict[str, int]:
+        more = int(lease_s * 1000)
+        calls = [(keys(name), [self._client.ttl_s, KEPT_S, token, more]) for name, token in tokens.items()]
+        found = zip(tokens, await self._client.run_each(scripts.RENEW, calls), strict=True)
+        return {name: last for name, last in found if isinstance(last, int) and last >= 0}
+
+    def server_of(self, conversation_id: str) -> str:
+        return self._client.server_of(keys(conversation_id)[0])
+
     async def beat(self, owner: str) -> dict[str, int]:
         counts = _paired(await self._client.run(scripts.BEAT, [_OWNERS], [owner]))
         return {name.decode(): int(count) for name, count in counts.items()}

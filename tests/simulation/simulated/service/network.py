@@ -148,10 +148,13 @@ class NetworkRunStore:
         self._process = process
 
     renew, fetch, due, forget, record = map(_table_method, ("renew", "fetch", "due", "forget", "record"))
-    beat, end_leases = map(_table_method, ("beat", "end_leases"))
+    renew_all, beat, end_leases = map(_table_method, ("renew_all", "beat", "end_leases"))
     learn, thread_of = map(_table_method, ("learn", "thread_of"))
     put_document, documents = map(_table_method, ("put_document", "documents"))
     replace_document, delete_document = map(_table_method, ("replace_document", "delete_document"))
+
+    def server_of(self, _conversation_id: str) -> str:
+        return ""
 
     async def admit(
         self, conversation_id: str, entry: InboxEntry, agent: str | None, facts: Mapping[str, str] | None = None

@@ -6,6 +6,7 @@ import asyncio
 import itertools
 from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -118,6 +119,13 @@ class RunTable:
         found.renewed_s = self._now()
         found.due_s = found.expires_s = self._now() + lease_s
         return len(found.order)
+
+    def renew_all(self, tokens: Mapping[str, int], lease_s: float) -> dict[str, int]:
+        newest = {}
+        for name, token in tokens.items():
+            with suppress(LeaseLost):
+                newest[name] = self.renew(name, token, lease_s)
+        return newest
 
     def beat(self, owner: str) -> dict[str, int]:
         self._beats[owner] += 1
