@@ -41,6 +41,7 @@ from service.config.sessions import require_grpc
 from service.config.slack import command_of, pairs_of
 from service.connections.server import serving_connections
 from service.connections.stored import StoredConnections
+from service.garbage import collecting_garbage
 from service.heartbeats import ThreadedHeartbeats
 from service.logging import configure_logging
 from service.notes import Notes
@@ -167,9 +168,10 @@ async def serve(config: ServiceConfig, environment: Environment, file: ConfigFil
     ):
         live = _LiveParts(environment, parts.sessions, names, parts.retention, connection, recipes, hidden, current)
         observation.health.connection = connection
-        gc.freeze()  # exclude start-up objects from later collections, which pause every run
-        gc.enable()
-        async with reloading(file, config, environment, reload_asked, apply=live.apply, record=record):
+        async with (
+            collecting_garbage(),
+            reloading(file, config, environment, reload_asked, apply=live.apply, record=record),
+        ):
             log.info("service.ready", instances=names, default_provider=environment.default_provider)
             await ended.wait()
         observation.health.is_stopping = True
