@@ -15,7 +15,7 @@ from connector import texts
 from connector.events import ALLOW_ACTION, DENY_ACTION, TIME_LIMIT, StopRequest
 from connector.formatting.content import one_line
 from connector.formatting.splitting import complete_sentences
-from connector.protocols import NO_TALK, InboxEntry, Refused, RunFailed, StateChanges
+from connector.protocols import NO_TALK, InboxEntry, LeaseLost, Refused, RunFailed, StateChanges
 from connector.records import RunSummary, unknown_calls
 from connector.runs.answer_stream import AnswerStream
 from connector.runs.message_files import MessageFiles
@@ -132,6 +132,8 @@ class SlackRun:
             on_stopped=self._on_stream_stopped,
         )
         self.summary: RunSummary | None = None
+        # The text that is being added to the outbox, or was added last.
+        self._adding: asyncio.Task[None] | None = None
         self._lease = lease
         self._inbox = inbox
         self._workspace = workspace
@@ -478,6 +480,7 @@ class SlackRun:
         self._sessions.stop(*self._key, immediate=is_immediate)
 
     async def _post_result(self, answer: str) -> None:
+        await self._texts_added()
         # It ended only because this process shuts down.
         ends = {"suspended", "cancelled"} if self._is_cancelled and not self._is_stopped else {"suspended"}
         if self._is_suspending and (self.summary is None or self.summary.status in ends):
@@ -499,6 +502,25 @@ class SlackRun:
         notice = self._of_worker(notice or ("" if text else texts.NO_ANSWER))
         await self._post_last(summary.status, answer, *text, *service_post("end", notice))
 
+    async def _add_text(self, part: int, text: str, earlier: asyncio.Task[None] | None) -> None:
+        if earlier is not None:
+            await asyncio.wait({earlier})
+        posts = await self._answer_post(part, text)
+        # A stream that a post completes is no longer one to delete.
+        is_shown = any(each.streamed for each in posts)
+        await self.outbox.add(*posts, run=(lambda: asdict(self.record)) if is_shown else None)
+
+    async def _texts_added(self) -> None:
+        """Wait until the texts so far are in the outbox. One that failed was reported to the loop, unless it stopped.
+
+        Raises:
+            LeaseLost: another process owns the conversation.
+        """
+        if self._adding is not None:
+            await asyncio.wait({self._adding})
+            if isinstance(failed := self._adding.exception(), LeaseLost):
+                raise failed
+
     async def _answer_post(self, part: int, markdown: str) -> tuple[Post, ...]:
         """Return the post of a text of the agent, whose beginning may be in the thread."""
         posts = agent_post(str(part), self._of_worker(markdown))
@@ -517,6 +539,7 @@ class SlackRun:
 
     async def _post_last(self, status: str, answer: str, *posts: Post) -> None:
         """Store the last posts and `is_over` in one step: after a takeover, the next owner only delivers the posts."""
+        await self._texts_added()
         self.requests.void()
         await report(self._workspace, self.first, status, answer)
 
@@ -579,10 +602,9 @@ class SlackRun:
             case "text":
                 self._parts = data.get("part", self._parts + 1)
                 text = complete_sentences(data["text"]) if data.get("partial") else data["text"]
-                posts = await self._answer_post(self._parts, text)
-                # A stream that a post completes is no longer one to delete.
-                is_shown = any(each.streamed for each in posts)
-                await self.outbox.add(*posts, run=(lambda: asdict(self.record)) if is_shown else None)
+                # After a stop the loop does not wait for it, and the end of the run does: the text is in the log.
+                self._adding = asyncio.create_task(self._add_text(self._parts, text, self._adding))
+                await asyncio.shield(self._adding)
             case "complete":
                 self.summary = RunSummary.of(data)
         self.status.on_event(event, data)

@@ -215,6 +215,19 @@ async def test_a_stopped_answer_keeps_its_complete_sentences(chat):
     assert texts_of(thread)[1].startswith("🛑")
 
 
+async def test_a_text_for_which_a_stopped_loop_does_not_wait_is_complete(chat):
+    thread = await begun(chat)
+    appending = chat.hold(APPEND)
+    await written(thread, WHOLE[len(FIRST) :], at=len(FIRST))
+    await appending.reached.wait()
+    telling = asyncio.create_task(thread.run.progress("text", text=WHOLE, part=1))
+    await thread.stop()
+    telling.cancel()  # as the loop does soon after a stop
+    appending.set()
+    await thread.run.answer("", status="cancelled", part=2)
+    await completed(thread, SHOWN, "🛑 Stopped by Ana.")
+
+
 async def test_the_stop_button_of_slack_stops_the_run_of_a_stream(chat):
     thread = await begun(chat)
     await chat.ana.stop_session("general", thread.ts)
