@@ -91,11 +91,20 @@ def configure_logging(config: LogConfig, secrets: tuple[str, ...] = ()) -> None:
         ],
         logger_factory=structlog.stdlib.LoggerFactory(),
         # Loggers are cached; the level, which a reload may change, is checked by `filter_by_level`.
-        wrapper_class=structlog.make_filtering_bound_logger(logging.DEBUG),
+        wrapper_class=_Logger,
         cache_logger_on_first_use=True,
     )
     # Python's default hook would print the traceback with secrets in it.
     sys.excepthook = _log_crash
+
+
+class _Logger(structlog.make_filtering_bound_logger(logging.DEBUG)):  # type: ignore[misc]
+    """Skip debug messages at other levels before they are prepared: each session has dozens of them."""
+
+    def debug(self, event: str, *args: Any, **fields: Any) -> Any:
+        if logging.root.level <= logging.DEBUG:
+            return super().debug(event, *args, **fields)
+        return None
 
 
 class _Formatter(structlog.stdlib.ProcessorFormatter):
