@@ -33,7 +33,7 @@ def _numbers(_context: click.Context, _option: click.Parameter, given: str) -> t
 @click.option("--lease-s", type=float, help="Duration of the replicas' leases. Default: the service's.")
 @click.option("--soak", default=0.0, metavar="MINUTES", help="Act for so long, and measure what grows.")
 @click.option("--every-s", default=10.0, show_default=True, help="Interval of the samples of a soak.")
-@click.option("--picture", type=click.Path(dir_okay=False, path_type=Path), help="Draw the memory of a soak as SVG.")
+@click.option("--picture", type=click.Path(dir_okay=False, path_type=Path), help="Draw the curves of a soak as SVG.")
 def main(  # noqa: PLR0913, PLR0917 - one argument per option
     runs: tuple[int, ...],
     store: str,

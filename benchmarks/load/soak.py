@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from benchmarks.load.site import Site
 
-_WIDTH, _HEIGHT, _LEFT, _TOP, _BOTTOM = 860, 260, 80, 40, 30
+_WIDTH, _HEIGHT, _LEFT, _TOP, _BOTTOM = 860, 170, 80, 35, 28
 # Idle sessions leave the memory soon, so that the load is steady after the first quarter.
 _IDLE_EVICT_S = 60.0
 _TITLES = tuple(enumerate(("memory, MiB", "tasks", "open files", "rows in the store")))
@@ -49,9 +49,12 @@ class Soak:
         return "\n".join([head, *rows, "", f"{self.runs} runs; lost {self.lost}, doubled {self.doubled}."])
 
     def drawn(self) -> str:
-        """Return the curve of the memory as SVG."""
-        memory = [(each.at_s / 60, each.figures[0]) for each in self.samples]
-        return _drawn("Memory of the service in a soak: MiB by minutes", memory)
+        """Return a curve of each figure by time, below each other, as SVG."""
+        curves = (_curve(title, [(each.at_s / 60, each.figures[at]) for each in self.samples]) for at, title in _TITLES)
+        placed = (f'<g transform="translate(0 {at * _HEIGHT})">{curve}</g>' for at, curve in enumerate(curves))
+        size = f"0 0 {_WIDTH} {_HEIGHT * len(_TITLES)}"
+        head = f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="{size}" font-family="sans-serif">'
+        return "\n".join([head, "<title>A soak: figures of the service by minutes</title>", *placed, "</svg>"]) + "\n"
 
 
 async def soaked(minutes: float, runs: int, store: str, per_s: float, every_s: float) -> Soak:
@@ -89,8 +92,8 @@ def _row(title: str, points: Sequence[tuple[float, float]]) -> str:
     return f"| {' | '.join(cells)}{share} |"
 
 
-def _drawn(title: str, points: Sequence[tuple[float, float]]) -> str:
-    """Return an SVG with a curve of values from zero, by time."""
+def _curve(title: str, points: Sequence[tuple[float, float]]) -> str:
+    """Return a curve of values from zero, by minutes, as a part of an SVG."""
     most_x, most_y = (max(*each, 1e-9) * 1.1 for each in zip(*points, (0.0, 0.0), strict=True))
     width, height = _WIDTH - _LEFT, _HEIGHT - _TOP - _BOTTOM
 
@@ -100,13 +103,10 @@ def _drawn(title: str, points: Sequence[tuple[float, float]]) -> str:
     last_x, last_y = points[-1]
     style = f'font-size="13" fill="{TEXT}"'
     end_x, end_y = at(last_x, last_y).split()
-    lines = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_WIDTH} {_HEIGHT}" font-family="sans-serif">',
-        f'<title>{escape(title)}</title><text x="{_LEFT}" y="20" {style}>{escape(title)}</text>',
-        f'<path d="M{at(0, most_y)}L{at(0, 0)}L{at(most_x, 0)}" fill="none" stroke="{TEXT}" opacity="0.35"/>',
-        f'<path d="M{"L".join(at(*point) for point in points)}" fill="none" stroke="{OURS}" stroke-width="2"/>',
-        f'<text x="8" y="{end_y}" {style}>{figure(last_y)}</text>',
-        f'<text x="{end_x}" y="{_HEIGHT - 8}" text-anchor="end" {style}>{last_x:.1f}</text>',
-        "</svg>",
-    ]
-    return "\n".join(lines) + "\n"
+    return (
+        f'<text x="{_LEFT}" y="20" {style}>{escape(title)}</text>'
+        f'<path d="M{at(0, most_y)}L{at(0, 0)}L{at(most_x, 0)}" fill="none" stroke="{TEXT}" opacity="0.35"/>'
+        f'<path d="M{"L".join(at(*point) for point in points)}" fill="none" stroke="{OURS}" stroke-width="2"/>'
+        f'<text x="8" y="{end_y}" {style}>{figure(last_y)}</text>'
+        f'<text x="{end_x}" y="{_HEIGHT - 8}" text-anchor="end" {style}>{last_x:.1f}</text>'
+    )
