@@ -20,8 +20,9 @@ _OUTSTANDING = 50
 
 HEAD = (
     "| replicas | short runs/s | CPU of the busiest replica, Slack, driver, % "
+    "| of a run: Redis commands, their CPU ms, KiB kept "
     "| kill -9 → continued, s | SIGTERM → continued, s | restart → continued, s | lost, doubled |\n"
-    "|---|--:|--:|--:|--:|--:|--:|"
+    "|---|--:|--:|--:|--:|--:|--:|--:|"
 )
 
 
@@ -38,13 +39,17 @@ async def replicated(setting: Setting, runs: int, seconds: float) -> str:
     async with site(setting) as there:
         crowd = Crowd(there)
         there.model.holds = False
+        before = there.redis_info() if setting.store != "sqlite" else (0.0, 0.0, 0.0)
         per_s, cpu = await _short_runs(crowd, seconds)
+        after = there.redis_info() if setting.store != "sqlite" else before
+        commands, redis_s, kib = ((now - then) / len(crowd.ended) for now, then in zip(after, before, strict=True))
         there.model.holds = True
         killed, restarted = [await _failure(crowd, runs, orderly=orderly) for orderly in (False, True)]
         cells = (
             f"{setting.replicas}, {setting.store}",
             figure(per_s),
             ", ".join(f"{each * 100:.0f}" for each in cpu),
+            "-" if setting.store == "sqlite" else f"{commands:.0f}, {redis_s * 1000:.1f}, {kib:.1f}",
             _spread(killed.since_signal_s),
             _spread(restarted.since_signal_s),
             _spread(restarted.since_start_s) if setting.replicas == 1 else "-",

@@ -106,6 +106,19 @@ class Site:
         with redis.Redis.from_url(self.store) as server:
             return int(server.dbsize())
 
+    def redis_info(self) -> tuple[float, float, float]:
+        """Return the commands of the Redis servers so far, their CPU time in seconds, and their data in KiB."""
+        found: list[Any]
+        if self.setting.store == "cluster":
+            with redis.RedisCluster.from_url(self.store) as cluster:
+                found = [cluster.info(target_nodes=[node]) for node in cluster.get_primaries()]
+        else:
+            with redis.Redis.from_url(self.store) as server:
+                found = [server.info()]
+        commands = sum(each["total_commands_processed"] for each in found)
+        cpu_s = sum(each["used_cpu_sys"] + each["used_cpu_user"] for each in found)
+        return commands, cpu_s, sum(each["used_memory_dataset"] for each in found) / 1024
+
     async def watch_lag(self) -> None:
         """Collect the lag of the event loops for ever; a figure is the longest of 15 seconds."""
         while True:
