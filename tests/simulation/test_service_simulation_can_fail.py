@@ -24,6 +24,7 @@ from orchestrator_interactive.interactions.states import RunFinishedState
 from orchestrator_interactive.interactions.stores.memory import MemoryStore
 from orchestrator_interactive.kernel import HookResult
 from orchestrator_interactive.kernel.contracts import events
+from service.heartbeats import Heartbeats
 from service.runs import StoredRuns
 from service.schedules.stored import StoredSchedules
 from service.sessions.budgets import StoredBudgets
@@ -52,6 +53,21 @@ table = partial(override, RunTable)
 client = partial(override, SlackClient)
 sessions = partial(override, Sessions)
 slots = partial(override, Slots)
+
+
+# Signs of life.
+
+
+async def hear_nobody(self):
+    return [owner for owner in await self._store.beat(self._owner) if owner != self._owner]
+
+
+def end_renewed_leases(self, owner, _unrenewed_s):
+    return RunTable.end_leases(self, owner, 0.0)
+
+
+async def renew_nothing(_self):
+    await asyncio.Event().wait()
 
 
 # Streams.
@@ -732,6 +748,17 @@ DEFECTS = {
     ),
     "a free slot is not granted": defect(
         "waits for a slot, and one is free", "few slots", slots=slots(_next=lambda _self: None)
+    ),
+    "a living process is believed to be silent": defect(
+        *("which is well", "heartbeats", "replicas"),
+        without=("pauses", "store outages", "flaky store", "slow store"),
+        heartbeats=override(Heartbeats, _silent=hear_nobody),
+        table=table(end_leases=end_renewed_leases),
+    ),
+    "an owner does not renew its leases": defect(
+        *("which is well", "replicas"),
+        without=("pauses", "store outages", "flaky store", "slow store"),
+        runs=override(StoredRuns, _renew_all=renew_nothing),
     ),
     "a run does not wait for its slot": defect("without a slot", "few slots", slots=slots(enter=enter_without_a_slot)),
     "everyone takes part": defect("its author does not take part", table=table(thread_of=everyone_takes_part)),

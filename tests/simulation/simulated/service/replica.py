@@ -26,7 +26,6 @@ from connector.slack_api.rate_limiter import RateLimiter
 from orchestrator_interactive.interactions.stores import retrying
 from orchestrator_interactive.storage.retry import StoreRetryPolicy
 from service.config.config import AgentConfig, InstanceConfig, ModuleConfig, PersonaConfig
-from service.heartbeats import Heartbeats
 from service.notes import Notes
 from service.schedules.scheduler import firing_schedules
 from service.schedules.stored import StoredSchedules
@@ -216,7 +215,7 @@ class Replica:
         options["has_budget"] = "budgets" in sim.features
         name, beats = f"process {self.number}", None
         if "heartbeats" in sim.features:
-            beats = Heartbeats(run_store, name, sim.now)
+            beats = parts.heartbeats(run_store, name, sim.now)
         runs = parts.runs(run_store, name, environment.lease_s, policy, heartbeats=beats)
         accounts = parts.budgets(run_store, policy, runs.admit, lambda: EPOCH_S + sim.now())
         participation = Participation() if parts.ignores_policy else environment.participation

@@ -22,6 +22,8 @@ _MESSAGE_ID = re.compile(r"T1:[CD]1:\d+\.\d+")
 _ENTRY_ID = re.compile(r"T1:[CD]1:\d+\.\d+(?::edit:\d+\.\d+|:deleted)?")
 # The beginnings of posts about the end of a run that has no answer.
 END_NOTICES = ("🛑", "⚠️", "⏸️", "I am done and have nothing to add.")
+# Faults for which a process may not renew its leases in time.
+_SILENCING = frozenset({"pauses", "store outages", "flaky store", "slow store", "late arrivals"})
 # Steps that were about to start may start this long after a stop.
 _AFTER_STOP_S = 0.05
 
@@ -166,6 +168,8 @@ class StoreObserver:
         sim, state = self._sim, self.conversations[conversation_id]
         if (process >= OTHER_PROCESSES) != (workspace_of(conversation_id) == OTHER_TEAM):
             sim.violation(f"Process {process} has claimed {conversation_id}, whose workspace it is not connected to.")
+        if state.owner not in (None, process) and self._is_well(state.owner):
+            sim.violation(f"Process {process} has claimed {conversation_id} from process {state.owner}, which is well.")
         self.claims_s[conversation_id, process].append(sim.now())
         is_another = state.last_owner not in (None, process)
         state.owner = state.last_owner = process
@@ -174,6 +178,9 @@ class StoreObserver:
             sim.count(f"takeover of a run with {'a post' if any(claim.posts.values()) else 'no post'} pending")
         with_run = "" if claim.run is None else f", with {_run_name(claim.run)}"
         sim.log("store", f"leases {conversation_id} to {process}, token {claim.token}{with_run}")
+
+    def _is_well(self, process: int) -> bool:
+        return self._sim.loop.killed_s(process) is None and _SILENCING.isdisjoint(self._sim.features)
 
     def released(self, conversation_id: str, process: int) -> None:
         self.conversations[conversation_id].owner = None

@@ -11,6 +11,7 @@ from connector.protocols import Participation
 from connector.runs.background_tasks import BackgroundTasks
 from connector.slack_api.client import SlackClient
 from orchestrator_interactive.interactions.stores.memory import MemoryStore
+from service.heartbeats import Heartbeats
 from service.runs import StoredRuns
 from service.schedules.stored import StoredSchedules
 from service.sessions.budgets import StoredBudgets
@@ -137,6 +138,7 @@ class Parts:
     workers: type[StoredWorkers] = StoredWorkers
     schedules: type[StoredSchedules] = StoredSchedules
     budgets: type[StoredBudgets] = StoredBudgets
+    heartbeats: type[Heartbeats] = Heartbeats
     acknowledges_early: bool = False
     ignores_policy: bool = False
     features: frozenset[str] = frozenset()
