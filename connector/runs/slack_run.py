@@ -506,9 +506,13 @@ class SlackRun:
         if earlier is not None:
             await asyncio.wait({earlier})
         posts = await self._answer_post(part, text)
-        # A stream that a post completes is no longer one to delete.
         is_shown = any(each.streamed for each in posts)
-        await self.outbox.add(*posts, run=(lambda: asdict(self.record)) if is_shown else None)
+        await self.outbox.add(*posts, run=self._with_streams if is_shown else None)
+
+    def _with_streams(self) -> dict[str, Any]:
+        """Return the record for the write that stores a post: only then is its stream no longer one to delete."""
+        self.record = replace(self.record, streams=self.stream.left)
+        return asdict(self.record)
 
     async def _texts_added(self) -> None:
         """Wait until the texts so far are in the outbox. One that failed was reported to the loop, unless it stopped.
@@ -529,7 +533,6 @@ class SlackRun:
         native, shown = await self.stream.hand_over(part, markdown if is_one else "", posts[0].native if is_one else "")
         if not shown:
             return posts
-        self.record = replace(self.record, streams=self.stream.left)
         return (replace(posts[0], native=native, streamed=shown),)
 
     def _of_worker(self, text: str) -> str:
@@ -545,7 +548,7 @@ class SlackRun:
 
         def over() -> dict[str, Any]:
             self.record = replace(self.record, is_over=True, announced_seq=self._inbox.announced_seq)
-            return asdict(self.record)
+            return self._with_streams()
 
         await self.outbox.add(*posts, run=over)
 

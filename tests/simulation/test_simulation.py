@@ -46,6 +46,11 @@ def test_the_invariants_of_the_service_hold_over_an_sqlite_file() -> None:
     assert passing_campaign("service-on-sqlite", 40).seeds == 40
 
 
+@pytest.mark.parametrize("seed", [3208, 5717])
+def test_a_seed_that_found_a_defect_of_the_service_passes(seed: int) -> None:
+    assert WORLDS["service"].with_faults(frozenset())(seed).violations == ()
+
+
 def passing_campaign(world: str, seeds: int, faults: frozenset[str] = frozenset()) -> Figures:
     figures = campaign(range(seeds), os.cpu_count() or 1, WORLDS[world].with_faults(faults))
     if figures.failing:
