@@ -109,7 +109,7 @@ class InstallationPages:
         is_of_org = bool(found.is_enterprise_install)
         place = (found.enterprise_name if is_of_org else found.team_name) or found.enterprise_id or found.team_id
         log.info("installation.stored", installation=found.enterprise_id if is_of_org else found.team_id)
-        more = f"In Slack, invite it to a channel: <code>/invite &lt;@{html.escape(str(found.bot_user_id))}&gt;</code>."
+        more = "In Slack, write <code>/invite @</code> in a channel, and choose the app."
         if is_of_org:
             manage = f"https://app.slack.com/manage/{found.enterprise_id}/integrations/profile/{found.app_id}"
             more = f"Now <a href='{html.escape(manage)}/workspaces/add'>choose the workspaces</a> that may use it."
