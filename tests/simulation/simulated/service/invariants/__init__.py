@@ -10,6 +10,7 @@ from typing import Any
 from simulated.service.notes import ReportedNote
 from simulated.service.people import People
 from simulated.service.schedules import MadeSchedule
+from simulated.service.slack import SlackMessage
 
 from . import approvals, budgets, deliveries, files, notes, runs, schedules, thread, workers
 from .evidence import Evidence, rows_of, run_ends_of, states_of
@@ -160,6 +161,12 @@ async def _evidence(
     claims_s: dict[int, list[float]] = defaultdict(list)
     for (claimed, process), times_s in observer.claims_s.items():
         claims_s[process] += times_s if claimed == conversation_id else []
+
+    def is_of_conversation(post: SlackMessage) -> bool:
+        """Return whether it is a post of this conversation; files have no key, but a name."""
+        sharers = {each for each, name in environment.agents.shared for file in post.files if name == file["name"]}
+        return conversation_id in sharers if sharers else workers.is_post_of(worker, post)
+
     return Evidence(
         id=conversation_id,
         record=record,
@@ -169,10 +176,8 @@ async def _evidence(
         reactions=[each for each in people.reactions if each.message.thread_ts == root],
         accepted_s=observer.admitted_s,
         read_s=observer.read_s,
-        posts=[post for post in slack.thread(root) if workers.is_post_of(worker, post)],
-        all_posts=[
-            post for post in slack.messages.values() if post.thread_ts == root and workers.is_post_of(worker, post)
-        ],
+        posts=[post for post in slack.thread(root) if is_of_conversation(post)],
+        all_posts=[post for post in slack.messages.values() if post.thread_ts == root and is_of_conversation(post)],
         has_thread=slack.has_thread(root),
         runs_by_message=runs_by_message,
         claims_s=claims_s,
