@@ -1,6 +1,6 @@
 """When cyclic garbage is collected.
 
-A full collection visits all objects, about a thousand for each session, and pauses all runs meanwhile: at a thousand
+A full collection visits all objects, about a thousand for each session, and pauses all runs: at a thousand
 runs for a second. Python starts one whenever the objects have grown by a quarter, which is every few seconds under
 load. Here they have to double, so that the pauses take a constant share of the work that creates the objects.
 """

@@ -1,4 +1,4 @@
-"""Signs of life of the processes that share a store, and the end of the leases of those that have fallen silent.
+"""Signs of life of the processes that share a store, and the end of the leases of a process without them.
 
 A process that dies leaves its leases behind, which are valid for `lease_s`. Each process therefore also gives a sign of
 life several times a second, and listens to those of the others. If one is silent while the store takes and shows all

@@ -99,7 +99,7 @@ def configure_logging(config: LogConfig, secrets: tuple[str, ...] = ()) -> None:
 
 
 class _Logger(structlog.make_filtering_bound_logger(logging.DEBUG)):  # type: ignore[misc]
-    """Skip debug messages at other levels before they are prepared: each session has dozens of them."""
+    """Skip debug messages at other levels before they are prepared: each session writes dozens."""
 
     def debug(self, event: str, *args: Any, **fields: Any) -> Any:
         if logging.root.level <= logging.DEBUG:

@@ -30,7 +30,6 @@ def _numbers(_context: click.Context, _option: click.Parameter, given: str) -> t
 @click.option("--per-s", default=5.0, show_default=True, help="Such acts in a second.")
 @click.option("--seconds", default=10.0, show_default=True, help="Duration of each measurement of throughput.")
 @click.option("--replicas", default="", callback=_numbers, help="Measure so many replicas, by commas; needs a Redis.")
-@click.option("--lease-s", type=float, help="Duration of the replicas' leases. Default: the service's.")
 @click.option("--soak", default=0.0, metavar="MINUTES", help="Act for so long, and measure what grows.")
 @click.option("--every-s", default=10.0, show_default=True, help="Interval of the samples of a soak.")
 @click.option("--picture", type=click.Path(dir_okay=False, path_type=Path), help="Draw the curves of a soak as SVG.")
@@ -42,7 +41,6 @@ def main(  # noqa: PLR0913, PLR0917 - one argument per option
     per_s: float,
     seconds: float,
     replicas: tuple[int, ...],
-    lease_s: float | None,
     soak: float,
     every_s: float,
     picture: Path | None,
@@ -59,7 +57,7 @@ def main(  # noqa: PLR0913, PLR0917 - one argument per option
             return
         click.echo(HEAD_OF_REPLICAS if replicas else HEAD)
         for number in replicas:
-            click.echo(runner.run(replicated(Setting(store, number, lease_s=lease_s), runs[0], seconds)))
+            click.echo(runner.run(replicated(Setting(store, number), runs[0], seconds)))
         for number in () if replicas else runs:
             click.echo(runner.run(measured(number, Setting(store, limits=limits), Effort(acts, per_s, seconds))))
 

@@ -45,14 +45,12 @@ class Setting:
         replicas: processes of the service.
         limits: whether Slack's rate limits apply.
         idle_evict_s: time that an idle agent session stays in memory.
-        lease_s: duration of a lease. Default: the service's.
     """
 
     store: str = "sqlite"
     replicas: int = 1
     limits: bool = False
     idle_evict_s: float = 900
-    lease_s: float | None = None
 
 
 class Replica(Service):
@@ -180,7 +178,6 @@ def _config(setting: Setting, folder: Path, store: str, model_url: str) -> dict[
         "store": store,
         "workspace": {"root": f"{folder}/files"},
         "idle_evict_s": setting.idle_evict_s,
-        **({} if setting.lease_s is None else {"lease_s": setting.lease_s}),
         "slack": {"rate_scale": 1 if setting.limits else 1000, "answers": "post"},
         "limits": {"runs": 10_000, "runs_per_channel": 10_000, "runs_per_person": 10_000},
     }

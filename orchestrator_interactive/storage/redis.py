@@ -155,7 +155,7 @@ class RedisClient:
                 return await self.redis.eval(script.text, len(keys), *keys, *arguments)
 
     async def run_each(self, script: RedisScript, calls: Sequence[tuple[Sequence[str], Sequence[Any]]]) -> list[Any]:
-        """Run the script with each of these keys and arguments in one request to one server.
+        """Run the script once for each call, which has its keys and arguments, in one request to one server.
 
         Returns the results; the error in place of one that failed, which may be that the server does not know the
         script yet.

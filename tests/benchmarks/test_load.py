@@ -30,11 +30,11 @@ async def test_every_latency_of_concurrent_runs_is_measured_and_nothing_is_lost(
 
 
 async def test_another_replica_continues_the_runs_of_a_killed_one_and_nothing_is_lost():
-    code, rows, output = await load(
-        *("--replicas", "2", "--store", "cluster", "--runs", "2", "--seconds", "0.2", "--lease-s", "2")
-    )
-    _short_runs, _cpu, killed, ended, _restarted, counts = rows["2, cluster"]
+    code, rows, output = await load("--replicas", "2", "--store", "cluster", "--runs", "2", "--seconds", "0.2")
+    _short_runs, _cpu, of_a_run, killed, ended, _restarted, counts = rows["2, cluster"]
     assert (code, counts) == (0, "0, 0"), output
+    assert float(killed.rpartition(" / ")[2]) < 8, "before the leases expire"
+    assert all(float(each) > 0 for each in of_a_run.split(", "))
     assert all(int(each.partition(":")[0]) > 0 for each in (killed, ended))
 
 

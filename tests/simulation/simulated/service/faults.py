@@ -55,7 +55,7 @@ def _stage(environment: Any, process: int, state: ConversationState) -> str:
 
 
 def place_of(environment: Any, state: ConversationState) -> str:
-    """Describe where a conversation is, as far as it decides what may happen next."""
+    """Describe where a conversation is, in words that decide what may happen next."""
     stage = "without owner" if state.owner is None else _stage(environment, state.owner, state)
     marks = {"messages wait": state.waiting, "stopped": state.stops, "held": state.held}
     return ", ".join([stage, *(mark for mark, is_on in marks.items() if is_on)])
