@@ -51,7 +51,7 @@ class ThreadReader:
         self._workspace = workspace
         # Until when the thread was read for each message that is not delivered yet, and the talk that this found.
         self._given: dict[str, tuple[str, ThreadTalk]] = {}
-        # Until when the thread was read when this was last looked up, as a ts.
+        # Until when the thread was read, as a ts: an older message that arrives later may be known as talk.
         self._read_until = ""
         # Talk from this time on was returned with a message that was then withdrawn.
         self._unread_since = math.inf
@@ -87,6 +87,7 @@ class ThreadReader:
         messages = tuple(each for each in talk.messages if self._inbox.find(each.id) is None)
         talk = replace(talk, messages=messages)
         self._given[inbound.id] = until, talk
+        self._read_until = max(self._read_until, until)
         return talk
 
     def on_delivered(self, message_id: str) -> None:
