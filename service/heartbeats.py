@@ -1,9 +1,9 @@
-"""Signs of life of the processes that share a store, and the end of the leases of a process without them.
+"""Heartbeats of the processes that share a store, and the end of the leases of a process without them.
 
-A process that dies leaves its leases behind, which are valid for `lease_s`. Each process therefore also gives a sign of
-life several times a second, and listens to those of the others. If one is silent while the store takes and shows all
-signs of the listener in time, the listener ends its leases. A process that was only suspended finds them lost, or
-renews them if no other process has claimed its conversations.
+A process that dies leaves its leases behind, which are valid for `lease_s`. Each process therefore also sends a
+heartbeat several times a second, and listens to those of the others. If one is silent while the store takes and shows
+all heartbeats of the listener in time, the listener ends its leases. A process that was only suspended finds them lost,
+or renews them if no other process has claimed its conversations.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ if TYPE_CHECKING:
 
 log = structlog.get_logger(__name__)
 
-# The interval of the signs.
+# The interval of the heartbeats.
 EVERY_S = 0.25
-# A process is silent if it has given no sign for so long; its leases end if they were also not renewed for UNRENEWED_S.
+# A process is silent if it has sent none for so long; its leases end if they were also not renewed for UNRENEWED_S.
 SILENT_S = 2.0
 UNRENEWED_S = 1.0
-# An owner whose last sign or renewal is older asks the store before it acts. Less than both by a margin for delays.
+# An owner whose last heartbeat or renewal is older asks the store before it acts: less than both, for delays.
 SURE_S = 0.5
-# A longer interval between two signs of the listener says nothing about the others.
+# A longer interval between two heartbeats of the listener says nothing about the others.
 _LATE_S = 0.75
 # Time limit for the end of the thread.
 _ENDED_WITHIN_S = 1.0
@@ -46,15 +46,15 @@ class AnyHeartbeats(Protocol):
 
 
 class Heartbeats:
-    """Gives the signs of a process and listens to the others.
+    """Sends the heartbeats of a process and listens to the others.
 
     Args:
-        store: the store of the signs and leases.
+        store: the store of the heartbeats and leases.
         owner: name of this process.
         clock: monotonic seconds.
 
     Attributes:
-        last_s: when the last sign that the store has taken was given, by `clock`.
+        last_s: when the last heartbeat that the store has taken was sent, by `clock`.
     """
 
     def __init__(self, store: RunStore, owner: str, clock: Callable[[], float]) -> None:
@@ -70,7 +70,7 @@ class Heartbeats:
         self._listeners.append(on_ended)
 
     async def run(self) -> None:
-        """Give signs and listen for ever."""
+        """Send heartbeats and listen for ever."""
         ending: dict[str, asyncio.Task[None]] = {}
         async with asyncio.TaskGroup() as group:
             while True:
@@ -82,7 +82,7 @@ class Heartbeats:
                 await asyncio.sleep(max(EVERY_S - (self._clock() - began_s), EVERY_S / 5))
 
     async def _silent(self) -> list[str]:
-        """Give a sign; return the processes that are silent."""
+        """Send a heartbeat; return the processes that are silent."""
         at_s = self._clock()
         try:
             async with asyncio.timeout(_LATE_S):
@@ -138,7 +138,7 @@ class ThreadedHeartbeats:
         self._listeners.append(on_ended)
 
     async def run(self) -> None:
-        """Give signs and listen for ever.
+        """Send heartbeats and listen for ever.
 
         Raises:
             StoreError: the store cannot be used, and a retry would not help.

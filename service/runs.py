@@ -135,7 +135,7 @@ class HeldLease:
     async def confirm(self) -> None:
         if self._is_handed_over or self.is_over:
             raise lost(self.conversation_id)
-        # A suspended process may have missed renewals and signs, so its lease may belong to another process.
+        # A suspended process may have missed renewals and heartbeats, so its lease may belong to another process.
         now_s = self._clock()
         is_silent = self._heartbeats and now_s - max(self._heartbeats.last_s, self._renewed_s) > SURE_S
         if is_silent or now_s - self._renewed_s > self._lease_s / 2:
@@ -195,7 +195,7 @@ class StoredRuns:
             event loop's clock.
         most_owned: stop taking over conversations while this process owns so many.
         observer: gets reports of new entries, and as in `HeldLease`.
-        heartbeats: signs of life between the processes of a store; they run while this is entered.
+        heartbeats: those between the processes of a store; they run while this is entered.
     """
 
     def __init__(  # noqa: PLR0913, PLR0917 - all but the first three have defaults

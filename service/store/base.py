@@ -204,11 +204,11 @@ class RunStore(Protocol):
         ...
 
     async def beat(self, owner: str) -> Mapping[str, int]:
-        """Count a sign of life of a process; return the counts of all by name. Empty if the store has one process."""
+        """Count a heartbeat of a process; return the counts of all by name. Empty if the store has one process."""
         ...
 
     async def end_leases(self, owner: str, unrenewed_s: float) -> bool:
-        """End the leases of a process that it has not renewed for so long; if none is left, forget its signs.
+        """End the leases of a process that it has not renewed for so long; if none is left, forget its heartbeats.
 
         Returns whether none is left.
         """

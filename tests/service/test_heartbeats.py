@@ -1,4 +1,4 @@
-"""Signs of life between processes: the leases of a dead one end soon, and those of a living one do not."""
+"""Heartbeats between processes: the leases of a dead one end soon, and those of a living one do not."""
 
 from __future__ import annotations
 
@@ -30,18 +30,18 @@ async def store(redis_like_url):
 
 @pytest.fixture
 def member(process, redis_like_url):
-    """Start a process that gives signs; the processes are named one, two and three."""
+    """Start a process that sends heartbeats; the processes are named one, two and three."""
     names = iter(("one", "two", "three"))
 
     def start():
-        signs = ThreadedHeartbeats(partial(inspect_run_store, redis_like_url), next(names), time.monotonic)
-        return process(_LEASE_S, redis_like_url, clock=time.monotonic, heartbeats=signs)
+        heartbeats = ThreadedHeartbeats(partial(inspect_run_store, redis_like_url), next(names), time.monotonic)
+        return process(_LEASE_S, redis_like_url, clock=time.monotonic, heartbeats=heartbeats)
 
     return start
 
 
 async def dies(store, conversation_id: str = DEAD) -> None:
-    """Give a sign as another process, take a conversation with a message, and do nothing more."""
+    """Send a heartbeat as another process, take a conversation with a message, and do nothing more."""
     await store.beat("dead")
     await store.admit(conversation_id, InboxEntry(f"{conversation_id}:1", "message", {}), "alpha")
     assert await store.claim(conversation_id, "dead", _LEASE_S)
@@ -59,7 +59,7 @@ async def test_a_silent_process_loses_its_leases_long_before_they_expire(store, 
                 pass
 
 
-async def test_a_process_that_never_gave_a_sign_keeps_its_leases(store, member):
+async def test_a_process_that_never_sent_a_heartbeat_keeps_its_leases(store, member):
     """As one of an earlier version does in a rolling upgrade."""
     assert await store.claim(LIVING, "earlier version", _LEASE_S)
     await store.admit(LIVING, InboxEntry("T:C:1", "message", {}), "alpha")
@@ -70,7 +70,7 @@ async def test_a_process_that_never_gave_a_sign_keeps_its_leases(store, member):
         assert LIVING not in living.woken
 
 
-async def test_a_process_that_renews_its_leases_keeps_them_without_signs(store, member):
+async def test_a_process_that_renews_its_leases_keeps_them_without_heartbeats(store, member):
     await dies(store, LIVING)
     claim = await store.claim(LIVING, "dead", _LEASE_S)
     await dies(store)
@@ -109,10 +109,10 @@ async def test_a_store_that_pauses_silences_no_process(member, store, redis):
 
 
 async def test_an_owner_that_was_suspended_asks_the_store_before_it_acts(store, process, redis_like_url):
-    """Its clock shows that it gave no sign for a while, during which another process may have taken over."""
+    """Its clock shows that it sent no heartbeat for a while, during which another process may have taken over."""
     jump_s = 0.0
-    signs = ThreadedHeartbeats(partial(inspect_run_store, redis_like_url), "one", time.monotonic)
-    async with process(_LEASE_S, redis_like_url, clock=lambda: time.monotonic() + jump_s, heartbeats=signs) as one:
+    heartbeats = ThreadedHeartbeats(partial(inspect_run_store, redis_like_url), "one", time.monotonic)
+    async with process(_LEASE_S, redis_like_url, clock=lambda: time.monotonic() + jump_s, heartbeats=heartbeats) as one:
         assert await one.admit(1, LIVING)
         lease = await one.owns(LIVING)
         assert await store.claim(LIVING, "one", _LEASE_S), "another process has it now"

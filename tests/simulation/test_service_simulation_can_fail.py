@@ -55,7 +55,7 @@ sessions = partial(override, Sessions)
 slots = partial(override, Slots)
 
 
-# Signs of life.
+# Heartbeats.
 
 
 async def hear_nobody(self):

@@ -202,7 +202,7 @@ redis.call('HSET', KEYS[1], 'until', whole(now), 'due', whole(now))
 return 1
 """)
 
-# KEYS: the counts of the signs of life of all processes. ARGV: a process. Returns the counts.
+# KEYS: the counts of the heartbeats of all processes. ARGV: a process. Returns the counts.
 BEAT = script("""
 redis.call('HINCRBY', KEYS[1], ARGV[1], 1)
 return redis.call('HGETALL', KEYS[1])

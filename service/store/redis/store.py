@@ -50,7 +50,7 @@ _MOST_UNCERTAIN_CALLS = 10_000
 _MOST_NEWS, _NEWS_S = 10_000, 60
 # Timeout of `wait_for_notifications`, in seconds.
 _WAIT_S = 1
-# The counts of the signs of life of the processes, and the number of leases that end at once.
+# The counts of the heartbeats of the processes, and the number of leases that end at once.
 _OWNERS, _AT_ONCE = "runs:owners", 50
 
 

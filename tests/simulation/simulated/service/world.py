@@ -91,7 +91,7 @@ FEATURES = {
     "streams": 0.25,
     # Files that an agent shares.
     "shares": 0.25,
-    # Signs of life between processes, which end the leases of a process without them.
+    # Heartbeats between processes, which end the leases of a process without them.
     "heartbeats": 0.25,
 }
 # These have their own generator, so that the draws of the other features do not depend on them.
