@@ -117,6 +117,17 @@ def _first_of_its_owner(ready: Sequence[Ready], index: int) -> int:
     return index if owner is None else next(i for i, each in enumerate(ready) if each.owner is owner)
 
 
+class _Task(asyncio.Task[Any]):
+    """A task with a hash of its own: sets of tasks, such as those of a TaskGroup, have the same order in each run."""
+
+    def __init__(self, coro: Any, number: int, **options: Any):
+        self._number = number
+        super().__init__(coro, **options)
+
+    def __hash__(self) -> int:
+        return self._number
+
+
 class SimulatedLoop(asyncio.AbstractEventLoop):
     """An event loop without a clock, a socket or a thread.
 
@@ -239,7 +250,8 @@ class SimulatedLoop(asyncio.AbstractEventLoop):
     def create_task(self, coro, *, name=None, **options):
         self._creates_task = True
         try:
-            task = asyncio.Task(coro, loop=self, name=name or f"task {len(self._processes)}", **options)
+            number = len(self._processes)
+            task = _Task(coro, number, loop=self, name=name or f"task {number}", **options)
         finally:
             self._creates_task = False
         self.tasks.append(task)
