@@ -30,17 +30,17 @@ EVERY_S = 0.25
 # A process is silent if it has sent none for so long; its leases end if they were also not renewed for UNRENEWED_S.
 SILENT_S = 2.0
 UNRENEWED_S = 1.0
-# An owner whose last heartbeat or renewal is older asks the store before it acts: less than both, for delays.
+# An owner whose last heartbeat or renewal is older asks the store before it acts, as after a gap between heartbeats.
+# Less than both, for delays.
 SURE_S = 0.5
-# A longer interval between two heartbeats of the listener says nothing about the others.
+# A longer interval between two heartbeats is a gap: it says nothing about the others, and they may have noticed it.
 _LATE_S = 0.75
 # Time limit for the end of the thread.
 _ENDED_WITHIN_S = 1.0
 
 
 class AnyHeartbeats(Protocol):
-    @property
-    def last_s(self) -> float: ...
+    def is_lease_safe(self, renewed_s: float, /) -> bool: ...
     def listen(self, on_ended: Callable[[], object], /) -> None: ...
     async def run(self) -> None: ...
 
@@ -52,18 +52,25 @@ class Heartbeats:
         store: the store of the heartbeats and leases.
         owner: name of this process.
         clock: monotonic seconds.
-
-    Attributes:
-        last_s: when the last heartbeat that the store has taken was sent, by `clock`.
     """
 
     def __init__(self, store: RunStore, owner: str, clock: Callable[[], float]) -> None:
-        self.last_s = float("-inf")
+        # When the last heartbeat that the store has taken was sent, and the first one after which there was no gap.
+        self._last_s = self._since_s = float("-inf")
         self._store = store
         self._owner = owner
         self._clock = clock
         self._heard: dict[str, tuple[int, float]] = {}  # by process: the count, and since when it is known
         self._listeners: list[Callable[[], object]] = []
+
+    def is_lease_safe(self, renewed_s: float) -> bool:
+        """Return whether no other process can have ended a lease of this one that was renewed at this time.
+
+        Another thread may call it.
+        """
+        last_s = self._last_s  # read before `_since_s`, which is written before it
+        has_no_gap, now_s = self._since_s <= renewed_s, self._clock()
+        return now_s - renewed_s <= SURE_S or (has_no_gap and now_s - last_s <= SURE_S)
 
     def listen(self, on_ended: Callable[[], object]) -> None:
         """Call `on_ended()` each time after leases of another process have ended."""
@@ -90,9 +97,10 @@ class Heartbeats:
         except (StoreError, TimeoutError):
             self._heard.clear()
             return []
-        if at_s - self.last_s > _LATE_S:
+        if at_s - self._last_s > _LATE_S:  # others may have ended the leases of this process meanwhile
             self._heard.clear()
-        self.last_s, now_s = at_s, self._clock()
+            self._since_s = at_s
+        self._last_s, now_s = at_s, self._clock()
         self._heard = {
             owner: known if (known := self._heard.get(owner)) and known[0] == count else (count, now_s)
             for owner, count in counts.items()
@@ -128,10 +136,9 @@ class ThreadedHeartbeats:
         self._is_ended = False
         self._end: Callable[[], object] = lambda: None
 
-    @property
-    def last_s(self) -> float:
+    def is_lease_safe(self, renewed_s: float) -> bool:
         """See `Heartbeats`."""
-        return float("-inf") if self._inner is None else self._inner.last_s
+        return self._inner is not None and self._inner.is_lease_safe(renewed_s)
 
     def listen(self, on_ended: Callable[[], object]) -> None:
         """See `Heartbeats`. The call is in the event loop that runs `run`."""

@@ -16,7 +16,6 @@ from connector.observer import Observer
 from connector.protocols import LeaseLost
 from orchestrator_interactive.storage.errors import StoreError, StoreReplaced, StoreUnavailable
 from orchestrator_interactive.storage.retry import StoreRetryPolicy
-from service.heartbeats import SURE_S
 from service.store.base import lost, workspace_of
 
 if TYPE_CHECKING:
@@ -136,9 +135,8 @@ class HeldLease:
         if self._is_handed_over or self.is_over:
             raise lost(self.conversation_id)
         # A suspended process may have missed renewals and heartbeats, so its lease may belong to another process.
-        now_s = self._clock()
-        is_silent = self._heartbeats and now_s - max(self._heartbeats.last_s, self._renewed_s) > SURE_S
-        if is_silent or now_s - self._renewed_s > self._lease_s / 2:
+        is_unsafe = self._heartbeats is not None and not self._heartbeats.is_lease_safe(self._renewed_s)
+        if is_unsafe or self._clock() - self._renewed_s > self._lease_s / 2:
             await self._renew()
 
     async def renewed(self) -> bool:

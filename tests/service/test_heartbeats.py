@@ -108,15 +108,30 @@ async def test_a_store_that_pauses_silences_no_process(member, store, redis):
         assert await other.runs.claim(LIVING) is None
 
 
-async def test_an_owner_that_was_suspended_asks_the_store_before_it_acts(store, process, redis_like_url):
+@pytest.mark.parametrize("has_sent_one_again", [False, True])
+async def test_an_owner_that_was_suspended_asks_the_store_before_it_acts(
+    store, process, redis_like_url, has_sent_one_again
+):
     """Its clock shows that it sent no heartbeat for a while, during which another process may have taken over."""
     jump_s = 0.0
-    heartbeats = ThreadedHeartbeats(partial(inspect_run_store, redis_like_url), "one", time.monotonic)
-    async with process(_LEASE_S, redis_like_url, clock=lambda: time.monotonic() + jump_s, heartbeats=heartbeats) as one:
+
+    def clock():
+        return time.monotonic() + jump_s
+
+    async def sends(more):
+        count = (await store.beat("a test")).get("one", 0)
+        while (await store.beat("a test")).get("one", 0) < count + more:
+            pass
+
+    heartbeats = ThreadedHeartbeats(partial(inspect_run_store, redis_like_url), "one", clock)
+    async with process(_LEASE_S, redis_like_url, clock=clock, heartbeats=heartbeats) as one:
+        await sends(2)
         assert await one.admit(1, LIVING)
         lease = await one.owns(LIVING)
         assert await store.claim(LIVING, "one", _LEASE_S), "another process has it now"
         await lease.confirm()
         jump_s = SILENT_S
+        if has_sent_one_again:
+            await sends(2)
         with pytest.raises(LeaseLost):
             await lease.confirm()
