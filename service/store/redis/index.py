@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 
 log = structlog.get_logger(__name__)
 
-# The index of all conversations.
-ALL = "runs:{index}:all"
+# The index of all conversations, and that of their workspaces, which is never shortened.
+ALL, _WORKSPACES = "runs:{index}:all", "runs:{index}:workspaces"
 # Number of conversations per request.
 _PAGE = 100
 # Upper bound of the time between entering a conversation and writing to it, in milliseconds.
@@ -51,10 +51,12 @@ end
 return {due <= now and 1 or 0, due}
 """)
 
-# KEYS: the index of due conversations, by time; the index of all conversations. ARGV: a conversation, and the delay
-# until its next check. The score always changes, so that a concurrent check of the old score keeps the entry.
+# KEYS: the index of due conversations, by time; the indexes of all conversations and of their workspaces. ARGV: a
+# conversation, the delay until its next check, and its workspace. The score always changes, so that a concurrent check
+# of the old score keeps the entry.
 ENTER = script("""
 local now = clock()
+redis.call('SADD', KEYS[3], ARGV[3])
 redis.call('ZADD', KEYS[2], now, ARGV[1])
 local at = now + tonumber(ARGV[2])
 local found = tonumber(redis.call('ZSCORE', KEYS[1], ARGV[1]) or '')
@@ -131,8 +133,9 @@ class RedisIndex:
 
     async def _enter(self, conversation_id: str, due_in_s: float) -> None:
         """Schedule a check of the conversation within `due_in_s` seconds."""
-        arguments = [encoded(conversation_id), int(due_in_s * 1000)]
-        await self._client.run(ENTER, [_due(workspace_of(conversation_id)), ALL], arguments)
+        workspace = workspace_of(conversation_id)
+        arguments = [encoded(conversation_id), int(due_in_s * 1000), workspace]
+        await self._client.run(ENTER, [_due(workspace), ALL, _WORKSPACES], arguments)
 
     async def due(self, workspace: str, most: int) -> list[str]:
         """See `RunStore.due`."""
@@ -156,9 +159,9 @@ class RedisIndex:
         """See `RunStore.unfinished`."""
         with self._client.keep_open():
             async with self._client.command():
-                names = await self._client.redis.zrange(ALL, 0, -1)
+                names = await self._client.redis.smembers(_WORKSPACES)
             found = []
-            for workspace in sorted({workspace_of(_id(name)) for name in names if _is_id(name)}):
+            for workspace in sorted(name.decode(errors="replace") for name in names):
                 async with self._client.command():
                     found += await self._client.redis.zrange(_due(workspace), 0, -1)
         return [_id(name) for name in found if _is_id(name)]

@@ -224,6 +224,15 @@ async def test_an_entry_admitted_between_two_looks_keeps_the_conversation_in_the
     await until_due(store, C)
 
 
+async def test_the_leases_of_a_process_end_without_a_look_at_all_conversations(redis, store):
+    assert await store.claim(C, "a", LONG_S)
+    redis.ask("ZADD", "runs:{index}:all", *(word for at in range(10_000) for word in ("1", f"{T1}:C2:{at}")))
+    redis.ask("CONFIG", "RESETSTAT")
+    assert await store.end_leases("a", 0.0)
+    assert redis.ask("INFO", "stats")["total_net_output_bytes"] < 10_000
+    assert await store.claim(C, "b", LONG_S)
+
+
 async def test_an_index_entry_without_an_admission_is_no_conversation_and_expires(redis, store):
     redis.ask("ZADD", "runs:{index}:all", "1000", "long-gone", "99999999999999", "on-its-way")
     await admitted(store, C, 1)
