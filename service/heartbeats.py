@@ -35,6 +35,8 @@ UNRENEWED_S = 1.0
 SURE_S = 0.5
 # A longer interval between two heartbeats is a gap: it says nothing about the others, and they may have noticed it.
 _LATE_S = 0.75
+# Delay before leases that a store could not end are tried again.
+_AGAIN_S = 1.0
 # Time limit for the end of the thread.
 _ENDED_WITHIN_S = 1.0
 
@@ -109,15 +111,16 @@ class Heartbeats:
         return [owner for owner, (_, since_s) in self._heard.items() if at_s - since_s >= SILENT_S]
 
     async def _end_leases(self, owner: str) -> None:
+        wait_s = 0.0
         try:
-            is_over = await self._store.end_leases(owner, UNRENEWED_S)
-        except StoreError as e:
+            if await self._store.end_leases(owner, UNRENEWED_S):
+                log.info("owner.silent", owner=owner)
+        except StoreError as e:  # those on other servers of a cluster have ended
             log.warning("owner.leases_not_ended", owner=owner, problem=str(e))
-            return
-        if is_over:
-            log.info("owner.silent", owner=owner)
+            wait_s = _AGAIN_S
         for listener in self._listeners:
             listener()
+        await asyncio.sleep(wait_s)
 
 
 class ThreadedHeartbeats:

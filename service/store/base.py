@@ -211,6 +211,9 @@ class RunStore(Protocol):
         """End the leases of a process that it has not renewed for so long; if none is left, forget its heartbeats.
 
         Returns whether none is left.
+
+        Raises:
+            StoreUnavailable: a server of a cluster is unreachable; the leases on the others have ended.
         """
         ...
 

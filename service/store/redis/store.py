@@ -134,15 +134,17 @@ class RedisRunStore(RedisIndex):
 
     async def end_leases(self, owner: str, unrenewed_s: float) -> bool:
         with self._client.keep_open():
-            names, are_left = await self.unfinished(), False
+            names, found = await self.unfinished(), list[bool | BaseException]()
             for start in range(0, len(names), _AT_ONCE):
-                page = names[start : start + _AT_ONCE]
-                found = await asyncio.gather(*(self._end_lease(name, owner, unrenewed_s) for name in page))
-                are_left |= not all(found)
-            if not are_left:
+                page = (self._end_lease(name, owner, unrenewed_s) for name in names[start : start + _AT_ONCE])
+                found += await asyncio.gather(*page, return_exceptions=True)
+            for each in found:  # after the leases on the other servers of a cluster have ended
+                if isinstance(each, BaseException):
+                    raise each
+            if all(found):
                 async with self._client.command():
                     await self._client.redis.hdel(_OWNERS, owner)
-        return not are_left
+        return all(found)
 
     async def _end_lease(self, conversation_id: str, owner: str, unrenewed_s: float) -> bool:
         """End a lease of a process; return False if it has renewed it too recently."""

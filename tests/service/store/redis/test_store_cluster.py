@@ -8,7 +8,7 @@ from itertools import count
 
 import pytest
 from redis_cluster import redis_cluster
-from run_store_cases import LONG_S, C, admitted, entry, names_of, within
+from run_store_cases import LONG_S, T1, C, admitted, entry, names_of, within
 
 from connector.protocols import StateChanges
 from orchestrator_interactive.storage.errors import StoreError, StoreUnavailable
@@ -54,6 +54,22 @@ async def test_a_killed_node_keeps_every_acknowledged_entry():
             await store.write(name, claims[name].token, StateChanges(run={"id": name}))
             assert set(names_of(await store.fetch(name, claims[name].token, 0))) >= set(acknowledged[name])
         assert len({len(names) for names in acknowledged.values()}) > 1
+        await store.aclose()
+
+
+async def test_the_leases_of_a_silent_process_end_on_the_nodes_that_are_left():
+    with redis_cluster("--cluster-require-full-coverage", "no") as cluster:
+        names = [f"{T1}:C:{number}" for number in range(90)]
+        indexed, owners = cluster.node_of("runs:{index}:all"), cluster.node_of("runs:owners")
+        lost = next(node for node in cluster.nodes if node not in (indexed, owners))
+        store = await open_run_store(cluster.url)
+        for name in sorted(names, key=lambda name: cluster.node_of(keys(name)[0]) is not lost):
+            assert await store.claim(name, "dead", LONG_S)
+        lost.kill()
+        with pytest.raises(StoreUnavailable):
+            await store.end_leases("dead", 0.0)
+        left = [name for name in names if cluster.node_of(keys(name)[0]) is not lost]
+        assert all([await store.claim(name, "next", LONG_S) for name in left])
         await store.aclose()
 
 
