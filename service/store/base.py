@@ -208,7 +208,9 @@ class RunStore(Protocol):
         ...
 
     async def end_leases(self, owner: str, unrenewed_s: float) -> bool:
-        """End the leases of a process that it has not renewed for so long; if none is left, forget its heartbeats.
+        """End the leases of a process that it had not renewed for so long; if none is left, forget its heartbeats.
+
+        A lease that is renewed after this was called does not end.
 
         Returns whether none is left.
 

@@ -133,10 +133,12 @@ class RedisRunStore(RedisIndex):
         return {name.decode(): int(count) for name, count in counts.items()}
 
     async def end_leases(self, owner: str, unrenewed_s: float) -> bool:
+        clock = asyncio.get_running_loop().time
+        as_of_s = clock() - unrenewed_s
         with self._client.keep_open():
             names, found = await self.unfinished(), list[bool | BaseException]()
             for start in range(0, len(names), _AT_ONCE):
-                page = (self._end_lease(name, owner, unrenewed_s) for name in names[start : start + _AT_ONCE])
+                page = (self._end_lease(each, owner, clock() - as_of_s) for each in names[start : start + _AT_ONCE])
                 found += await asyncio.gather(*page, return_exceptions=True)
             for each in found:  # after the leases on the other servers of a cluster have ended
                 if isinstance(each, BaseException):
