@@ -35,7 +35,7 @@ UNRENEWED_S = 1.0
 SURE_S = 0.5
 # A longer interval between two heartbeats is a gap: it says nothing about the others, and they may have noticed it.
 _LATE_S = 0.75
-# Delay before leases that a store could not end are tried again.
+# Delay before a store that reports an error is tried again.
 _AGAIN_S = 1.0
 # Time limit for the end of the thread.
 _ENDED_WITHIN_S = 1.0
@@ -148,11 +148,7 @@ class ThreadedHeartbeats:
         self._listeners.append(on_ended)
 
     async def run(self) -> None:
-        """Send heartbeats and listen for ever.
-
-        Raises:
-            StoreError: the store cannot be used, and a retry would not help.
-        """
+        """Send heartbeats and listen for ever."""
         pool = ThreadPoolExecutor(1, "heartbeats")
         work = asyncio.get_running_loop().run_in_executor(pool, asyncio.run, self._live(asyncio.get_running_loop()))
         try:
@@ -174,7 +170,7 @@ class ThreadedHeartbeats:
         task, here = asyncio.current_task(), asyncio.get_running_loop()
         assert task is not None  # noqa: S101 - a coroutine runs in a task
         self._end = partial(here.call_soon_threadsafe, task.cancel)
-        with suppress(asyncio.CancelledError):
+        try:
             while not self._is_ended:
                 try:
                     async with aclosing(await self._open_store()) as store:
@@ -183,4 +179,10 @@ class ThreadedHeartbeats:
                         await self._inner.run()
                 except StoreUnavailable:
                     await asyncio.sleep(EVERY_S)
-        self._end = lambda: None
+                except StoreError as e:  # without heartbeats, the leases are valid nevertheless
+                    log.error("store.unusable", problem=str(e))  # noqa: TRY400 - the message gives the reason
+                    await asyncio.sleep(_AGAIN_S)
+        except asyncio.CancelledError:
+            pass  # by `_end`
+        finally:
+            self._end = lambda: None

@@ -10,6 +10,7 @@ from functools import partial
 import pytest
 
 from connector.protocols import InboxEntry, LeaseLost
+from orchestrator_interactive.storage.errors import StoreError
 from service.heartbeats import SILENT_S, ThreadedHeartbeats
 from service.store import inspect_run_store, open_run_store
 
@@ -135,3 +136,28 @@ async def test_an_owner_that_was_suspended_asks_the_store_before_it_acts(
             await sends(2)
         with pytest.raises(LeaseLost):
             await lease.confirm()
+
+
+@pytest.mark.parametrize("redis_like_url", ["redis"], indirect=True)
+async def test_a_store_that_refuses_heartbeats_at_first_gets_them_later(store, redis_like_url):
+    refusals = [StoreError("Redis is busy running a script.")]
+
+    async def open_store():
+        if refusals:
+            raise refusals.pop()
+        return await inspect_run_store(redis_like_url)
+
+    sending = asyncio.create_task(ThreadedHeartbeats(open_store, "one", time.monotonic).run())
+    async with asyncio.timeout(10):
+        while "one" not in await store.beat("a test"):
+            assert not sending.done()
+    sending.cancel()
+    await asyncio.wait({sending})
+
+
+async def test_an_error_of_the_heartbeats_is_reported_as_it_is():
+    async def open_store():
+        raise ValueError("a defect")
+
+    with pytest.raises(ValueError, match="a defect"):
+        await ThreadedHeartbeats(open_store, "one", time.monotonic).run()
