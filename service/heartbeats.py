@@ -29,7 +29,7 @@ log = structlog.get_logger(__name__)
 EVERY_S = 0.25
 # A process is silent if it has sent none for so long; its leases end if they were also not renewed for UNRENEWED_S.
 SILENT_S = 2.0
-UNRENEWED_S = 1.0
+UNRENEWED_S = 1.5
 # An owner whose last heartbeat or renewal is older asks the store before it acts, as after a gap between heartbeats.
 # Less than both, for delays.
 SURE_S = 0.5
@@ -99,7 +99,7 @@ class Heartbeats:
         except (StoreError, TimeoutError):
             self._heard.clear()
             return []
-        if at_s - self._last_s > _LATE_S:  # others may have ended the leases of this process meanwhile
+        if at_s - self._last_s > _LATE_S:  # others may have ended the leases of this process
             self._heard.clear()
             self._since_s = at_s
         self._last_s, now_s = at_s, self._clock()
