@@ -97,7 +97,8 @@ def opened(request, tmp_path_factory):
             if not self.is_redis:
                 return b"".join(each.read_bytes() for each in self.folder.iterdir())
             with Redis.from_url(self.url) as redis:
-                kinds = {b"hash": redis.hgetall, b"zset": lambda key: redis.zrange(key, 0, -1), b"string": redis.get}
+                kinds = {b"hash": redis.hgetall, b"set": redis.smembers, b"string": redis.get}
+                kinds |= {b"zset": lambda key: redis.zrange(key, 0, -1)}
                 return b"".join(str(kinds[redis.type(key)](key)).encode() for key in redis.scan_iter())
 
     return Opened
