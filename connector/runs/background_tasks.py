@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import time
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -35,6 +36,7 @@ _MOST_ADDED = 10_000
 _MOST_CATCHING_UP = 20
 # Slack allows 20 reaction removals a minute. More hourglasses than half of that would outlast their runs.
 _MOST_HOURGLASSES = 10
+_TS = re.compile(r"[0-9]+\.[0-9]+")
 
 
 class ReactionKey(NamedTuple):
@@ -209,9 +211,9 @@ class BackgroundTasks:
             self.spawn(self._reactions.remove(ReactionKey(message.channel, message.ts, ENVELOPE)))
 
     def mark_delivered(self, message_id: str) -> None:
-        """Add 👀: the message is delivered. Ignore ids of another form, which modules inject."""
+        """Add 👀: the message is delivered. Ignore ids of another form: of notes, and those that modules inject."""
         match message_id.split(":"):
-            case [_team, channel, ts]:
+            case [_team, channel, ts] if _TS.fullmatch(ts):
                 self._reactions.cancel(ReactionKey(channel, ts, ENVELOPE))  # a queued 📨 is obsolete
                 self.spawn(self._reactions.add(ReactionKey(channel, ts, EYES), message_id))
 

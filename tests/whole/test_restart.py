@@ -47,6 +47,7 @@ class Thread:
             await service.says("service.ready")
             yield
             assert await service.ended(signal.SIGTERM) == 0
+        assert "slack.call_failed" not in service.output
 
     @asynccontextmanager
     async def service(self):
