@@ -95,6 +95,7 @@ class ConversationState:
             closed.setdefault(aside.seq, "done")
             if aside.id not in read:
                 self.workspace.background.unmark_accepted(aside.message)
+        unreported = [each for each in inbox.given if each in read - run.delivered_ids - {first.id}]
         inbox.remove([each for each in (*inbox.given.values(), *inbox.waiting.values()) if each.seq in closed])
         inbox.take_back()
         late, self._late_notices = self._late_notices, []
@@ -105,7 +106,7 @@ class ConversationState:
         await self.cleanup.end_run(
             closed, (run.artifacts, *run.requests.unsettled, *notices, *late), held_seq=inbox.held_seq
         )
-        for message_id in read - run.delivered_ids - {first.id}:  # the loop was cancelled before it reported them
+        for message_id in unreported:  # the loop was cancelled before it reported them
             self.workspace.background.mark_delivered(message_id)
 
     async def stop_workers(self, run: RunRecord) -> None:

@@ -191,7 +191,7 @@ class ThreadReader:
             if room < 0:
                 break
             kept.insert(0, each)
-        await users.look_up({each.author.id for each in kept if not each.author.name})
+        await users.look_up(each.author.id for each in kept if not each.author.name)
         named = [
             TalkMessage(
                 each.id,

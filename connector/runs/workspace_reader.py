@@ -123,7 +123,7 @@ class WorkspaceReader:
         if before:
             arguments["latest"] = _checked_ts(before)
         found = [each async for each in self._messages(place, arguments, most)]
-        await self._users.look_up({each.user for each in found}, within_s=_PROFILE_WITHIN_S)
+        await self._users.look_up((each.user for each in found), within_s=_PROFILE_WITHIN_S)
         named = [self._named(each) for each in found]
         return named if place.thread_ts else named[::-1]
 
@@ -134,7 +134,7 @@ class WorkspaceReader:
             count += 1
             if all(word in each.text.casefold() for word in wanted) and len(found) < most:
                 found.append(each)
-        await self._users.look_up({each.user for each in found}, within_s=_PROFILE_WITHIN_S)
+        await self._users.look_up((each.user for each in found), within_s=_PROFILE_WITHIN_S)
         return [self._named(each) for each in found], count
 
     async def people(self, words: str, most: int) -> list[Found]:

@@ -76,7 +76,7 @@ class Users:
 
         `authors` have priority over `mentioned` users, whose look-ups are skipped while many are in progress.
         """
-        of_authors = {user: self._start_look_up(user, Priority.PERSON) for user in authors}
+        of_authors = {user: self._start_look_up(user, Priority.PERSON) for user in dict.fromkeys(authors)}
         of_mentioned = [self._start_look_up(user, Priority.LOOK_UP) for user in dict.fromkeys(mentioned)]
         waited_for = [each for each in (*of_authors.values(), *of_mentioned) if each is not None]
         if not waited_for:

@@ -21,8 +21,8 @@ from .simulation import Line, Simulation, rng_for
 
 # Fields of log entries that differ from one process to the next.
 _VARYING = {"exc_info", "run", "run_id"}
-# Ids of runs, which are random.
-_RANDOM_ID = re.compile(r"\b[0-9a-f]{32}\b")
+# Ids of runs, which are random; those of a worker's end with its name.
+_RANDOM_ID = re.compile(r"\b[0-9a-f]{25}(?:[0-9a-f]{7}\b|(?=w[0-9a-f]{6}\b))")
 
 
 class World(Protocol):
