@@ -69,13 +69,13 @@ def test_a_seed_gives_the_same_trace_each_time(world: str, seeds: int) -> None:
         assert report_of_seed(seed, world) == report_of_seed(seed, world)
 
 
-@pytest.mark.parametrize("world", ["agent", "service"])
-def test_a_seed_gives_the_same_trace_in_every_process(world: str) -> None:
-    command = [sys.executable, str(Path(__file__).parent), "--world", world, "--seeds", "17"]
+@pytest.mark.parametrize(("world", "seed"), [("agent", 17), ("service", 14), ("service", 68), ("service", 69)])
+def test_a_seed_gives_the_same_trace_in_every_process(world: str, seed: int) -> None:
+    command = [sys.executable, str(Path(__file__).parent), "--world", world, "--seeds", str(seed)]
     for hash_seed in ("1", "2"):
         environment = {**os.environ, "PYTHONHASHSEED": hash_seed}
         done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)  # noqa: S603
-        assert done.stdout == f"{report_of_seed(17, world)}\n"
+        assert done.stdout == f"{report_of_seed(seed, world)}\n"
 
 
 def test_two_seeds_give_different_traces() -> None:
@@ -94,6 +94,25 @@ def test_the_command_prints_counts_and_what_was_never_reached(arguments, count, 
     main([*arguments, "--jobs", "1"])
     printed = capsys.readouterr().out
     assert all(each in printed for each in (count, "per second", "Never: "))
+
+
+def test_the_command_continues_from_a_checkpoint(tmp_path, capsys) -> None:
+    def counts(*arguments: str) -> list[str]:
+        main(["--seeds", *arguments])
+        return [each for each in capsys.readouterr().out.splitlines() if "per second" not in each]
+
+    kept = ["--checkpoint", str(tmp_path / "totals")]
+    counts("0:40", *kept)
+    _header, *continued = counts("0:100", *kept)
+    assert continued == [each for each in counts("0:100")[1:] if each.split()[0] not in ("10", "20", "30", "40")]
+
+
+@pytest.mark.parametrize("kept", ["[]", "x", "{}", '{"what": "the world \'agent\', seeds from 0"}'])
+def test_the_command_refuses_a_checkpoint_of_another_campaign(kept, tmp_path, capsys) -> None:
+    (file := tmp_path / "totals").write_text(kept)
+    with pytest.raises(SystemExit):
+        main(["--seeds", "0:30", "--checkpoint", str(file)])
+    assert "Give another --checkpoint, or delete the file" in capsys.readouterr().err
 
 
 def test_the_command_refuses_faults_of_another_world(capsys) -> None:

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import argparse
 import gc
+import json
 import multiprocessing
 import os
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from functools import partial
 from hashlib import blake2b
+from pathlib import Path
 
 from . import agent, service
 from .simulation import STAGES
@@ -22,6 +24,7 @@ _SEEDS_AT_ONCE = 20
 _MAX_FAILING = 30
 # The coverage is reported after a tenth of a campaign, but at least after each 100,000 seeds.
 _REPORTS, _MAX_BETWEEN_REPORTS = 10, 100_000
+_SECONDS_BETWEEN_CHECKPOINTS = 60.0
 _ACTIONS = ("steer accepted", "urgent steer accepted", "stop graceful", "stop immediate", "cancel", "kill")
 # A run that reports its end accepts no messages.
 _NEVER = ("steer accepted finishing", "urgent steer accepted finishing")
@@ -83,20 +86,65 @@ class Figures:
         return [each for each in wanted if not self.tally[each]]
 
 
+class Checkpoint:
+    """A file with the totals of an unfinished campaign, so that a later command can continue it.
+
+    `what` says which campaign it is: its world, first seed and faults. Without a file nothing is kept.
+    """
+
+    def __init__(self, file: Path | None = None, what: str = ""):
+        self._file = file
+        self._what = what
+        self._saved_s = time.monotonic()
+
+    def read(self) -> Figures:
+        """Return the totals so far.
+
+        Raises:
+            ValueError: the file is of another campaign, or none of these files.
+        """
+        if self._file is None or not self._file.exists():
+            return Figures()
+        kept = json.loads(self._file.read_text())
+        if kept["what"] != self._what:
+            raise ValueError(f"{self._file} has a campaign of {kept['what']}, and this one is of {self._what}.")
+        failing = {int(seed): violation for seed, violation in kept["failing"].items()}
+        steps = Counter({int(step): seeds for step, seeds in kept["steps"].items()})
+        return Figures(kept["seeds"], kept["seconds"], failing, Counter(kept["tally"]), steps)
+
+    def keep(self, figures: Figures, *, now: bool = False) -> None:
+        """Replace the totals, if the last ones are older than a minute or `now` is set."""
+        if self._file is None or not (now or time.monotonic() - self._saved_s >= _SECONDS_BETWEEN_CHECKPOINTS):
+            return
+        new = self._file.with_name(f"{self._file.name}.new")
+        new.write_text(
+            json.dumps({"what": self._what} | {each.name: getattr(figures, each.name) for each in fields(figures)})
+        )
+        new.replace(self._file)
+        self._saved_s = time.monotonic()
+
+
 def campaign(
-    seeds: range, jobs: int, run: Callable[[int], Verdict], on_progress: Callable[[Figures], object] | None = None
+    seeds: range,
+    jobs: int,
+    run: Callable[[int], Verdict],
+    on_progress: Callable[[Figures], object] | None = None,
+    checkpoint: Checkpoint | None = None,
 ) -> Figures:
-    """Run every seed in `jobs` processes; report the totals so far from time to time."""
-    figures, began = Figures(), time.perf_counter()
-    chunks = [seeds[start : start + _SEEDS_AT_ONCE] for start in range(0, len(seeds), _SEEDS_AT_ONCE)]
-    next_report = every = max(1, min(len(seeds) // _REPORTS, _MAX_BETWEEN_REPORTS))
+    """Run every seed in `jobs` processes; report the totals so far from time to time, and each seed that fails."""
+    checkpoint = checkpoint or Checkpoint()
+    figures = checkpoint.read()
+    earlier_s, began_s = figures.seconds, time.perf_counter()
+    chunks = [seeds[start : start + _SEEDS_AT_ONCE] for start in range(figures.seeds, len(seeds), _SEEDS_AT_ONCE)]
+    every = max(1, min(len(seeds) // _REPORTS, _MAX_BETWEEN_REPORTS))
     for chunk in _run_chunks(jobs, chunks, run):
+        is_due = (figures.seeds + chunk.seeds) // every > figures.seeds // every
         figures.add(chunk)
-        figures.seconds = time.perf_counter() - began
-        if on_progress is not None and figures.seeds >= next_report:
+        figures.seconds = earlier_s + time.perf_counter() - began_s
+        checkpoint.keep(figures)
+        if on_progress is not None and (is_due or chunk.failing):
             on_progress(figures)
-            next_report += every
-    figures.seconds = time.perf_counter() - began
+    checkpoint.keep(figures, now=True)
     return figures
 
 
@@ -148,6 +196,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     kinds = "; ".join(f"{name}: {', '.join(sorted(world.features))}" for name, world in WORLDS.items())
     more = parser.add_argument("--with", dest="features", action="append", default=[], metavar="FAULT")
     more.help = f"a kind of fault for every seed; {kinds}"
+    more = parser.add_argument("--checkpoint", type=Path, metavar="FILE")
+    more.help = "keep the totals in this file each minute, and continue from it"
     given = parser.parse_args(arguments)
     world, added = WORLDS[given.world], frozenset(given.features)
     if unknown := added.difference(world.features):
@@ -155,8 +205,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if len(given.seeds) == 1:
         print(report_of_seed(given.seeds[0], given.world, added))  # noqa: T201 - this is a command
         return 1 if world.with_faults(added)(given.seeds[0]).violations else 0
+    what = ", ".join([f"the world {given.world!r}", f"seeds from {given.seeds.start}", *sorted(added)])
+    checkpoint = Checkpoint(given.checkpoint, what)
+    try:
+        checkpoint.read()
+    except (ValueError, KeyError, TypeError) as e:
+        parser.error(f"Give another --checkpoint, or delete the file: {e}")
     print(f"{'seeds':>10} {'steps':>10} {'seen once':>10} {'new a seed':>10}", flush=True)  # noqa: T201
-    figures = campaign(given.seeds, given.jobs, world.with_faults(added), _print_progress)
+    figures = campaign(given.seeds, given.jobs, world.with_faults(added), _print_progress, checkpoint)
     print("\n".join(_report(figures, world)))  # noqa: T201
     if figures.failing:
         print(report_of_seed(next(iter(figures.failing)), given.world, added))  # noqa: T201
@@ -182,7 +238,7 @@ def _report(figures: Figures, world: WorldKind) -> Iterator[str]:
     width = max(map(len, figures.tally))
     for what, count in sorted(figures.tally.items()):
         yield f"{what:<{width}} {count:>10}"
-    yield f"{'seeds':<{width}} {figures.seeds:>10}   {figures.seeds / figures.seconds:.0f} per second"
+    yield f"{'seeds':<{width}} {figures.seeds:>10}   {figures.seeds / figures.seconds:.1f} per second"
     yield f"Never: {', '.join(figures.unreached(world.wanted)) or 'nothing that is wanted'}."
     yield f"Failing: {len(figures.failing)}."
     for seed, violation in list(figures.failing.items())[:_MAX_FAILING]:

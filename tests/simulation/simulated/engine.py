@@ -21,7 +21,6 @@ import itertools
 import random
 import warnings
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -41,14 +40,42 @@ class NotSimulatedError(Exception):
     """The simulation has no threads, sockets, processes or signals."""
 
 
-@dataclass(slots=True)
 class Ready:
-    """A callback that may run. `owner` is its task or object; `begins` marks the first step of a task."""
+    """A callback that may run, and the handle of it that asyncio keeps.
 
-    handle: asyncio.Handle
-    owner: Any
-    process: int = 0
-    begins: bool = False
+    `owner` is its task or object; `begins` marks the first step of a task. asyncio's own handles do more than is needed
+    here, and every callback has one.
+    """
+
+    __slots__ = ("_args", "_callback", "_context", "_is_cancelled", "_when_s", "begins", "owner", "process")
+
+    def __init__(self, callback: Any, args: tuple[Any, ...], context: Any, owner: Any, *, begins: bool, when_s: float):
+        self._callback = callback
+        self._args = args
+        self._context = context
+        self._is_cancelled = False
+        self._when_s = when_s
+        self.begins = begins
+        self.owner = owner
+        self.process: int = context.get(PROCESS, 0)
+
+    def cancel(self) -> None:
+        self._is_cancelled = True
+        self._callback = self._args = None
+
+    def cancelled(self) -> bool:
+        return self._is_cancelled
+
+    def when(self) -> float:
+        return self._when_s
+
+    def run(self, loop: SimulatedLoop) -> None:
+        try:
+            self._context.run(self._callback, *self._args)
+        except (SystemExit, KeyboardInterrupt):
+            raise
+        except BaseException as e:  # noqa: BLE001 - as asyncio does
+            loop.call_exception_handler({"message": f"Exception in {self._callback!r}", "exception": e})
 
 
 class InOrder:
@@ -219,9 +246,9 @@ class SimulatedLoop(asyncio.AbstractEventLoop):
 
     def call_soon(self, callback, *args, context=None):
         context = context or contextvars.copy_context()
-        handle = asyncio.Handle(callback, args, self, context)
         owner = getattr(callback, "__self__", None)
-        self._ready.append(Ready(handle, owner, context.get(PROCESS, 0), begins=self._creates_task))
+        handle = Ready(callback, args, context, owner, begins=self._creates_task, when_s=self._now_s)
+        self._ready.append(handle)
         return handle
 
     call_soon_threadsafe = call_soon  # there is one thread
@@ -231,8 +258,8 @@ class SimulatedLoop(asyncio.AbstractEventLoop):
 
     def call_at(self, when, callback, *args, context=None):
         context = context or contextvars.copy_context()
-        handle = asyncio.TimerHandle(when, callback, args, self, context)
-        heapq.heappush(self._timers, (when, next(self._numbers), Ready(handle, None, context.get(PROCESS, 0))))
+        handle = Ready(callback, args, context, None, begins=False, when_s=when)
+        heapq.heappush(self._timers, (when, next(self._numbers), handle))
         return handle
 
     def run_in_executor(self, _executor, function, *args):
@@ -272,9 +299,6 @@ class SimulatedLoop(asyncio.AbstractEventLoop):
         if not self._closed:
             self.errors.append(f"{context['message']}: {context.get('exception')!r}")
 
-    def _timer_handle_cancelled(self, handle):
-        """Keep it in the heap until its time; `_wake` skips it then."""
-
     def _run_one(self) -> None:
         self._wake()
         ready = self._ready.pop(self._order.pick(self._ready))
@@ -286,7 +310,7 @@ class SimulatedLoop(asyncio.AbstractEventLoop):
         self.callbacks += 1
         if self.callbacks > self._max_callbacks:
             raise TooManyCallbacksError(f"Not done after {self._max_callbacks} callbacks. {self._describe_tasks()}")
-        ready.handle._run()
+        ready.run(self)
         self._now_s += self._order.pause_s()
         if ready.process in self._countdowns:
             count, action = self._countdowns[ready.process]
@@ -306,7 +330,7 @@ class SimulatedLoop(asyncio.AbstractEventLoop):
             raise DeadlockError(f"No callback will ever run again. {self._describe_tasks()}")
 
     def _is_void(self, ready: Ready) -> bool:
-        return ready.handle.cancelled() or ready.process in self._killed_s
+        return ready.cancelled() or ready.process in self._killed_s
 
     def _describe_tasks(self) -> str:
         return "Tasks:\n" + "\n".join(f"  {stack_of(task)}" for task in self.pending())
