@@ -102,3 +102,27 @@ async def test_an_older_message_that_arrives_after_a_newer_one_was_read_comes_ne
         await place.posted(root, "And the older.")
     assert words_in(model.bodies[-2], "the older", "the newer") == ["the newer"]
     assert words_in(model.bodies[-1], "the older", "the newer") == ["the newer", "the older"]
+
+
+async def test_a_message_that_was_read_as_talk_before_its_event_arrives_is_read_once(opened, model):
+    model.reply(text("Hello."))
+    model.reply(tool_call("run_tests", {}), stop_reason="tool_use")
+    model.reply(text("A flaky test."))
+    async with opened() as place:
+        root = await place.ask()
+        await place.posted(root, "Hello.")
+        await mute(place, root)
+        _, arrives = await say_late(place, "the build is red", root)
+        await place.ana.say("general", "since friday", thread=root)
+        await place.ana.say("general", "@alpha why?", thread=root)  # this ends the silence
+        await place.tests.reached.wait()
+        await mute(place, root)  # of two silences, the first one is forgotten
+        arrives.set()
+        await place.slack.until(lambda _: not place.slack.socket_mode.delivery.outstanding)
+        place.tests.open()
+        await place.posted(root, "A flaky test.")
+    assert [str(each["messages"]).count("the build is red") for each in model.bodies] == [0, 1, 1]
+
+
+async def mute(place, root: str) -> None:
+    await place.reacted(await place.ana.say("general", "!mute", thread=root), "mute")
