@@ -103,7 +103,8 @@ async def apply_deletion(state: ConversationState, entry: InboxEntry, deletion: 
     inbox, run = state.inbox, state.run
     state.edited[deletion.message.id] = deletion.edited_ts
     target = inbox.find(deletion.message.id)
-    taken_back = replace(deletion, prompt=texts.taken_back(deletion.prompt))
+    gone = replace(deletion.message, files=())  # they are not read for the report
+    taken_back = replace(deletion, message=gone, prompt=texts.taken_back(deletion.prompt))
     if target is None:
         await _report_late(state, entry, taken_back)
     elif await _leaves(state, target):

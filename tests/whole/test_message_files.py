@@ -131,3 +131,19 @@ async def test_a_login_page_is_refused_and_the_author_and_the_model_hear_the_sco
         await there.sees("I cannot read it.")
         assert "files:read" in blocks(there.model.bodies[-1])[0]["text"]
         assert stored(tmp_path) == {}
+
+
+async def test_the_files_of_a_message_that_was_deleted_are_not_read_again_for_the_report(serving):
+    async with serving() as there:
+        for answer in ("Hello.", "Read.", "Gone."):
+            there.model.reply(text(answer))
+        await there.say("@alpha hello")
+        await there.sees("Hello.")
+        ts = await share(there, {"notes.txt": NOTES}, "look")
+        await there.sees("Read.")
+        await there.ana.delete("general", ts)
+        await there.say("so?")
+        await there.sees("Gone.")
+        read = "".join(each.get("text", "") for each in blocks(there.model.bodies[-1]))
+        assert "(I have deleted my earlier message:) look" in read
+        assert read.count("stored at") == 1
