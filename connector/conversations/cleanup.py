@@ -69,6 +69,10 @@ class Cleanup:
         """Whether streams without text may still be searched for and deleted."""
         return any(each.is_inherited for each in self.pending)
 
+    def expect_late_calls(self) -> None:
+        """Search only when the calls that this process has given up can no longer arrive."""
+        self._calls_late_until_s = asyncio.get_running_loop().time() + self._background.calls_late_s
+
     def resume(self, pending: PendingCleanup) -> None:
         """Continue the cleanup of another process, whose late calls may still reach Slack."""
         self._is_kept = self._is_kept or bool(pending)

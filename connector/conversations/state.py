@@ -103,6 +103,8 @@ class ConversationState:
         self._late_closed = {}
         notices = self._notices_of_held()
         self.run = None
+        if run.stream.may_start_late:
+            self.cleanup.expect_late_calls()
         await self.cleanup.end_run(
             closed, (run.artifacts, *run.requests.unsettled, *notices, *late), held_seq=inbox.held_seq
         )

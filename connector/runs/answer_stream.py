@@ -72,6 +72,8 @@ class AnswerStream:
         self.left: tuple[str, ...] = record.streams
         # Whether a stream may exist whose ts is unknown.
         self.is_in_doubt = False
+        # Whether a call that was given up may still start a stream.
+        self.may_start_late = False
         first = self.first
         self.is_off = record.was_taken_over or first.is_shared or first.place.thread_ts is None
         self.is_off = self.is_off or bool(first.worker or first.key) or not background.options.stream
@@ -233,6 +235,9 @@ class _Part:
         was_in_doubt, stream.is_in_doubt = stream.is_in_doubt, True
         try:
             ts = await streams.start(stream.client, stream.first, stream.persona, self._slot, stream.lease.confirm)
+        except asyncio.CancelledError:
+            stream.may_start_late = True
+            raise
         except (CallCancelled, SlackCallFailed) as e:
             stream.is_in_doubt = was_in_doubt or (isinstance(e, SlackCallFailed) and e.is_transient)
             raise
