@@ -14,7 +14,7 @@ from weakref import WeakValueDictionary
 import structlog
 
 from connector import texts
-from connector.commands import DEFAULT_MODEL, ThreadCommand
+from connector.commands import DEFAULT_MODEL, InvalidCommand, ThreadCommand, command_of
 from connector.events import (
     BY_WORD,
     WORKER_ID,
@@ -42,7 +42,7 @@ from connector.slack_api.errors import SlackCallFailed
 from connector.slack_api.rate_limiter import CallSlot, Priority
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Awaitable, Callable, Mapping
     from typing import Any
 
     from connector.events import SlackMessage, ThreadAddress
@@ -51,6 +51,7 @@ if TYPE_CHECKING:
     from connector.runs.background_tasks import BackgroundTasks
 
     Routed = tuple[Instance, str]
+    OnCommand = Callable[[SlackMessage, ThreadCommand | InvalidCommand, ThreadFacts], Awaitable[None]]
 
 log = structlog.get_logger(__name__)
 
@@ -156,6 +157,8 @@ class Admitter:
         self._runs = runs
         self._bot_user = bot_user
         self.workers = workers
+        # Carries out a command; `Intake` sets it.
+        self.on_command: OnCommand | None = None
         self._now_s = now_s
         # Each lock lives as long as an event uses it.
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
@@ -225,7 +228,8 @@ class Admitter:
             return False
         if not await self.is_allowed(replace(actor, user=message.user, home=home_of(found), is_bot=bool(message.bot))):
             return False
-        await self.admit(message, routed, actor, message.ts, edited_ts_of(found))
+        if not await self._carry_out(message):
+            await self.admit(message, routed, actor, message.ts, edited_ts_of(found))
         return True
 
     async def note_talk(self, message: SlackMessage) -> None:
@@ -315,7 +319,17 @@ class Admitter:
             return message, routed, ""
         return addressed, (self._router.instance(worker.instance), prompt[match.end() :]), worker.title
 
+    async def _carry_out(self, message: SlackMessage) -> bool:
+        """Carry out a command that was found before its event arrived. Return whether the message is one."""
+        command = None if message.bot else command_of(plain_text(message.text, self._bot_user))
+        if command is None or self.on_command is None:
+            return False
+        await self.on_command(message, command, await self._router.thread_of(message))
+        return True
+
     async def _store_entry(self, message: SlackMessage, routed: Routed, edited_ts: str = "") -> None:
+        if await self._carry_out(message):
+            return
         message, routed, title = await self.to_worker(message, routed)
         conversation_id = message.place.conversation_id
         if _says_something(message, routed):

@@ -149,6 +149,7 @@ class Intake:
     ) -> None:
         self._admitter = admitter
         self.commands = Commands(workspace, admitter, conversations.step_of)
+        admitter.on_command = self.commands.admit
         self._home = workspace.home
         self._message_actions = MessageActions(workspace, admitter)
         self._tasks = workspace.background

@@ -16,11 +16,13 @@ from service.config.slack import SlackConfig
 SINGLE = SlackConfig(dm="single")
 
 
-async def say_late(place, words: str, thread: str | None, channel: str = "general") -> tuple[str, asyncio.Event]:
+async def say_late(
+    place, words: str, thread: str | None, channel: str = "general", person: str = "ana"
+) -> tuple[str, asyncio.Event]:
     """Write a message whose event stays on its way, over one of the two connections, until the event is set."""
-    assert place.slack.socket_mode.connections == 2
+    await place.slack.until(lambda _: place.slack.socket_mode.connections == 2)
     place.slack.deliveries.next(HeldUntil(arrives := asyncio.Event()))
-    return await place.ana.say(channel, words, thread=thread), arrives
+    return await place.slack.as_person(person).say(channel, words, thread=thread), arrives
 
 
 async def accepted(place, ts: str, channel: str = "general") -> None:
@@ -122,6 +124,27 @@ async def test_a_message_that_was_read_as_talk_before_its_event_arrives_is_read_
         place.tests.open()
         await place.posted(root, "A flaky test.")
     assert [str(each["messages"]).count("the build is red") for each in model.bodies] == [0, 1, 1]
+
+
+async def test_a_command_that_is_found_in_the_thread_before_its_event_arrives_is_carried_out_and_not_read(
+    opened, model
+):
+    model.reply(text("Hello."))
+    model.reply(tool_call("run_tests", {}), stop_reason="tool_use")
+    model.reply(text("You, too."))
+    async with opened() as place:
+        root = await place.ask()
+        await place.posted(root, "Hello.")
+        _, mention_arrives = await say_late(place, "@alpha and I?", root, person="ben")
+        command, command_arrives = await say_late(place, "!mute", root)
+        mention_arrives.set()  # it is Ben's first message, so the thread is read for others that were missed
+        await place.tests.reached.wait()
+        await place.reacted(command, "mute")
+        command_arrives.set()
+        await place.slack.until(lambda _: not place.slack.socket_mode.delivery.outstanding)
+        place.tests.open()
+        await place.posted(root, "You, too.")
+    assert "mute" not in str(model.bodies[-1])
 
 
 async def mute(place, root: str) -> None:
