@@ -300,6 +300,10 @@ class StateChanges:
         return self.run is not None and "id" not in self.run
 
 
+# Prefix of the facts about changed messages.
+CHANGED = "changed:"
+
+
 @dataclass(frozen=True, slots=True)
 class ThreadFacts:
     """What all processes know about a thread, without a lease.
@@ -308,7 +312,8 @@ class ThreadFacts:
         agent: its current instance; `None`: no message there was addressed to an agent.
         latest: by name, the greatest value ever stored, as text: a ts. `talk`: a message that is not addressed to the
             agent; `muted`, `unmuted`; `read:INSTANCE`: until when this instance has read the thread; `people`: the last
-            message of a person to the agent; `exchange:NUMBER`: one of the last messages of bots to it. Of
+            message of a person to the agent; `exchange:NUMBER`: one of the last messages of bots to it;
+            `changed:TS`: the last edit or the deletion of the message with this ts. Of
             `person:USER`, the first message of this user to the agent, the least value is kept. `model:NAME`: the
             command `!model NAME`; with a blank name, `!model default`.
     """
@@ -327,6 +332,10 @@ class ThreadFacts:
         """The name of the model that was chosen last; blank: the default."""
         chosen = {name.removeprefix("model:"): ts for name, ts in self.latest.items() if name.startswith("model:")}
         return max(chosen, key=lambda name: chosen[name], default="")
+
+    def changed(self, ts: str) -> str:
+        """Return the time of the last edit or of the deletion of a message to the agent; blank: none."""
+        return self.latest.get(f"{CHANGED}{ts}", "")
 
     def takes_part(self, user: str, ts: str) -> bool:
         """Return whether this user had addressed the agent here by this time."""

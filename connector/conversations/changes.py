@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from dataclasses import asdict, replace
 from typing import TYPE_CHECKING
 
@@ -10,11 +9,10 @@ from connector import texts
 from connector.events import Consent, RequestClick, StopRequest
 from connector.formatting.content import Content
 from connector.formatting.inline import escape
-from connector.message_text import read
 from connector.protocols import StateChanges
 from connector.records import Notice, RunSummary, ThreadNotice
 from connector.runs.worker_report import report
-from connector.slack_api.errors import SlackCallFailed, error_boundary
+from connector.slack_api.errors import error_boundary
 from connector.slack_api.rate_limiter import CallSlot
 
 if TYPE_CHECKING:
@@ -27,9 +25,6 @@ if TYPE_CHECKING:
     from connector.records import PendingMessage
     from connector.runs.slack_run import SlackRun
 
-# How long the inbox may wait for Slack's history.
-_LOOK_WITHIN_S = 1.0
-
 
 async def apply_edit(state: ConversationState, entry: InboxEntry, edit: PendingMessage) -> None:
     """Replace the text of a pending message, or send the model a correction of a delivered one.
@@ -37,10 +32,10 @@ async def apply_edit(state: ConversationState, entry: InboxEntry, edit: PendingM
     Edits may arrive out of order; the latest one wins.
     """
     inbox, run, message_id = state.inbox, state.run, edit.message.id
-    if edit.edited_ts < max(state.edited.get(message_id, ""), inbox.latest_edit(message_id)):
+    thread = await state.workspace.runs.thread_of(state.id)
+    if edit.edited_ts < thread.changed(edit.message.ts):
         await state.close(entry)
         return
-    state.edited[message_id] = edit.edited_ts
     removed = len(set(edit.old_files) - {each.id for each in edit.message.files})
     added = tuple(each for each in edit.message.files if each.id not in edit.old_files)
     correction = replace(
@@ -48,7 +43,7 @@ async def apply_edit(state: ConversationState, entry: InboxEntry, edit: PendingM
     )
     target = inbox.find(message_id)
     if target is None:
-        await (_report_late(state, entry, correction) if await _is_latest(state, edit) else state.close(entry))
+        await _report_late(state, entry, correction)
         return
     edited = replace(target, message=edit.message, prompt=edit.prompt, edited_ts=edit.edited_ts)
     dropped = _files_without(target.message, edited.message)
@@ -57,12 +52,7 @@ async def apply_edit(state: ConversationState, entry: InboxEntry, edit: PendingM
     if is_injected and has_new_files and run is not None and await run.steering.withdraw(target.id):
         inbox.take_back_one(target.id)
     if target.id in inbox.given and (run is None or not await run.edit(edited)):
-        # After a takeover, not every edit is known here: compare with Slack.
-        was_taken_over = run is not None and run.record.was_taken_over
-        if was_taken_over and not await _is_latest(state, edit):
-            await state.close(entry)
-        else:
-            await _queue_change(state, entry, replace(correction, instance=target.instance))
+        await _queue_change(state, entry, replace(correction, instance=target.instance))
         return
     inbox.replace(edited)
     await _drop_files(state, target, dropped)
@@ -101,7 +91,6 @@ async def _drop_files(state: ConversationState, inbound: PendingMessage, files: 
 async def apply_deletion(state: ConversationState, entry: InboxEntry, deletion: PendingMessage) -> None:
     """Withdraw a pending message; stop the run if it is its first message; otherwise report it to the model."""
     inbox, run = state.inbox, state.run
-    state.edited[deletion.message.id] = deletion.edited_ts
     target = inbox.find(deletion.message.id)
     gone = replace(deletion.message, files=())  # they are not read for the report
     taken_back = replace(deletion, message=gone, prompt=texts.taken_back(deletion.prompt))
@@ -308,14 +297,3 @@ def _without_corrections(state: ConversationState, message_id: str) -> dict[int,
     old = [each for each in waiting if each.is_late_change and each.message.id == message_id]
     state.inbox.remove(old)
     return {each.seq: "done" for each in old}
-
-
-async def _is_latest(state: ConversationState, edit: PendingMessage) -> bool:
-    """Return whether Slack still has this version of the message; True if Slack does not answer in time."""
-    history = state.workspace.background.client.history
-    try:
-        async with asyncio.timeout(_LOOK_WITHIN_S):
-            found = await history.message(edit.message.channel, edit.message.ts)
-    except (SlackCallFailed, TimeoutError):
-        return True
-    return found is None or read(found).own == edit.message.text

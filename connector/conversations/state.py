@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
 from dataclasses import asdict
 from html import unescape
 from typing import TYPE_CHECKING
@@ -19,7 +18,6 @@ from connector.records import (
     PendingMessage,
     RunRecord,
     UnreadableEntry,
-    parse_entry,
     parse_run_record,
 )
 from connector.runs.inbox import Inbox
@@ -54,14 +52,9 @@ class ConversationState:
         self.inbox = Inbox(workspace.background.users, lease.claim.held_seq, lease.claim.stopped_s)
         self.cleanup = Cleanup(lease, workspace.background)
         self.run: SlackRun | None = None
-        self.edited: dict[str, str] = {}
         # Notices, and the entries they close, after the run's last post and before its end is stored.
         self._late_notices: list[Notice] = []
         self._late_closed: dict[int, End] = {}
-        for entry in lease.claim.entries:
-            with suppress(UnreadableEntry):
-                if isinstance(found := parse_entry(entry), PendingMessage):
-                    self.edited[found.message.id] = max(self.edited.get(found.message.id, ""), found.edited_ts)
 
     @property
     def log_fields(self) -> dict[str, str]:

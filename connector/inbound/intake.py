@@ -32,7 +32,7 @@ from connector.inbound.admission import pending_of
 from connector.inbound.commands import ANSWER_REACTIONS, Commands
 from connector.inbound.entry_points import MessageActions
 from connector.message_text import read
-from connector.protocols import InboxEntry
+from connector.protocols import CHANGED, InboxEntry
 from connector.runs.request_view import form
 from connector.runs.run_status import STATUS_KEY
 from connector.slack_api.client import key_of
@@ -368,7 +368,8 @@ class Intake:
             # The message's own event, if it arrives later, is a duplicate of this entry.
             facts = await self._admitter.facts_of(message) if placeholder == "message" else None
             await self._runs.admit(conversation_id, InboxEntry(message.id, placeholder, written), instance.name, facts)
-        await self._runs.admit(conversation_id, InboxEntry(change.id, kind, written))
+        changed = {f"{CHANGED}{message.ts}": change.event_ts}
+        await self._runs.admit(conversation_id, InboxEntry(change.id, kind, written), facts=changed)
 
     async def on_reaction(self, reaction: ReactionAdded, actor: Actor) -> None:
         """Stop the run whose status message or first message got the stop reaction, or withdraw a pending message.

@@ -110,10 +110,6 @@ class Inbox:
         }
         return [each for each in files if each.id not in others]
 
-    def latest_edit(self, message_id: str) -> str:
-        """Return the ts of the latest edit of a message among the pending ones; blank: none."""
-        return max((each.edited_ts for each in self._all() if each.message.id == message_id), default="")
-
     def replace(self, inbound: PendingMessage) -> None:
         """Replace the message with the same id."""
         (self.given if inbound.id in self.given else self.waiting)[inbound.id] = inbound
