@@ -17,7 +17,7 @@ test: .venv/dev.done
 	$(RUN) pytest $(SIDE_BY_SIDE)
 
 simulate: .venv/dev.done
-	.venv/bin/python tests/simulation --world $(WORLD) --seeds $(SEEDS)
+	.venv/bin/python tests/simulation --world $(WORLD) --seeds $(SEEDS) $(addprefix --checkpoint ,$(CHECKPOINT))
 
 check: .venv/dev.done
 	$(RUN) ruff format --check .

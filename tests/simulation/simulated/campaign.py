@@ -101,7 +101,7 @@ class Checkpoint:
         """Return the totals so far.
 
         Raises:
-            ValueError: the file is of another campaign, or none of these files.
+            ValueError: the file is of another campaign, or has no totals.
         """
         if self._file is None or not self._file.exists():
             return Figures()
