@@ -111,9 +111,9 @@ class Reactions:
         Raises:
             SlackCallFailed: Slack refused.
         """
-        pending = self._pending.get(reaction)
+        pending, is_there = self._pending.get(reaction), reaction in self._added
         self._added.pop(reaction, None)
-        if self.cancel(reaction):
+        if self.cancel(reaction) and not is_there:  # an earlier run may have added it
             return
         if pending is not None:
             await pending.is_done.wait()

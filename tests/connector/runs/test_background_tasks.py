@@ -113,6 +113,7 @@ class Client:
     def __init__(self, rate_limiter: RateLimiter) -> None:
         self._rate_limiter = rate_limiter
         self.added: list[str] = []
+        self.removed: list[str] = []
         self.may_respond = asyncio.Event()
         self.may_respond.set()
 
@@ -121,6 +122,9 @@ class Client:
         await confirm()
         self.added.append(ts)
         await self.may_respond.wait()
+
+    async def unreact(self, _channel: str, ts: str, _name: str) -> None:
+        self.removed.append(ts)
 
 
 @in_virtual_time
@@ -152,3 +156,20 @@ async def test_a_reaction_in_flight_is_not_cancelled():
         assert not adding.done()
         client.may_respond.set()
         assert await adding
+
+
+@in_virtual_time
+async def test_a_reaction_is_removed_though_a_later_run_is_about_to_add_it_again():
+    async with RateLimiter("T1") as rate_limiter:
+        reactions = Reactions(client := Client(rate_limiter))
+        assert await reactions.add(LAST, "a run")
+        before = [
+            asyncio.create_task(reactions.add(ReactionKey("C1", str(number), "eyes"), "a run"))
+            for number in range(QUEUED)
+        ]
+        again = asyncio.create_task(reactions.add(LAST, "a later run"))
+        await asyncio.sleep(1)
+        await reactions.remove(LAST)
+        assert not await again
+        assert client.removed == [LAST.ts]
+        await asyncio.gather(*before)
