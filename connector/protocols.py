@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 if TYPE_CHECKING:
-    import re
     from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
     from pathlib import Path
 
@@ -302,6 +302,8 @@ class StateChanges:
 
 # Prefix of the facts about changed messages.
 CHANGED = "changed:"
+# The names without a ts are of earlier versions, which kept the last command only.
+_MUTES = re.compile(r"(?:un)?muted(?::|$)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -311,11 +313,11 @@ class ThreadFacts:
     Args:
         agent: its current instance; `None`: no message there was addressed to an agent.
         latest: by name, the greatest value ever stored, as text: a ts. `talk`: a message that is not addressed to the
-            agent; `muted`, `unmuted`; `read:INSTANCE`: until when this instance has read the thread; `people`: the last
-            message of a person to the agent; `exchange:NUMBER`: one of the last messages of bots to it;
-            `changed:TS`: the last edit or the deletion of the message with this ts. Of
-            `person:USER`, the first message of this user to the agent, the least value is kept. `model:NAME`: the
-            command `!model NAME`; with a blank name, `!model default`.
+            agent; `muted:TS`, `unmuted:TS`: commands; `read:INSTANCE`: until when this instance has read the thread;
+            `people`: the last message of a person to the agent; `exchange:NUMBER`: one of the last messages of bots to
+            it; `changed:TS`: the last edit or the deletion of the message with this ts. Of `person:USER`, the first
+            message of this user to the agent, the least value is kept. `model:NAME`: the command `!model NAME`; with a
+            blank name, `!model default`.
     """
 
     agent: str | None = None
@@ -342,9 +344,14 @@ class ThreadFacts:
         return self.latest.get(f"person:{user}", "~") <= ts
 
     def is_muted(self, ts: str) -> bool:
-        """Return whether the latest `!mute` applied at this time."""
-        muted, unmuted = self.latest.get("muted", "~"), self.latest.get("unmuted", "")
-        return muted <= ts and not muted < unmuted <= ts
+        """Return whether the last command before this time was `!mute`."""
+        before = {at: name.startswith("muted") for name, at in self.latest.items() if _MUTES.match(name) and at <= ts}
+        return bool(before) and before[max(before)]
+
+    @property
+    def last_muted(self) -> str:
+        """The ts of the last `!mute`; blank: none."""
+        return max((ts for name, ts in self.latest.items() if name.startswith("muted")), default="")
 
     def bots_may_write(self, ts: str, exchanges: int) -> bool:
         """Return whether a bot's message of this time is answered: at most this many without a person in between.

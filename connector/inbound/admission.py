@@ -367,11 +367,11 @@ class Admitter:
             case _ if message.direct:
                 notice = replace(notice, text=texts.NOT_MUTED)
             case ThreadCommand("mute"):
-                facts["muted"] = message.ts
+                facts[f"muted:{message.ts}"] = message.ts
                 notice = replace(notice, text=texts.MUTED, muted_ts=message.ts)
             case ThreadCommand("unmute"):
-                facts["unmuted"] = message.ts
-                notice = replace(notice, text=texts.UNMUTED, unmuted_ts=thread.latest.get("muted", ""))
+                facts[f"unmuted:{message.ts}"] = message.ts
+                notice = replace(notice, text=texts.UNMUTED, unmuted_ts=thread.last_muted)
         agent = agent or thread.agent or (await self._router.resolve(message))[0].name
         entry = InboxEntry(message.id, "notice", asdict(notice))
         await self._runs.admit(message.place.conversation_id, entry, agent, facts)

@@ -273,7 +273,7 @@ async def facts_of_a_thread_only_grow(store: RunStore) -> None:
         False,
     )
     assert (found.is_muted("2.0"), found.is_muted("1.0")) == (True, False)
-    await store.learn(C, {"unmuted": "3.0"})
+    await store.learn(C, {"unmuted:3.0": "3.0"})
     found = await store.thread_of(C)
     assert (found.is_muted("2.5"), found.is_muted("3.5")) == (True, False)
     assert (await store.thread_of(D)).latest == {}
