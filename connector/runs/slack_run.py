@@ -324,7 +324,9 @@ class SlackRun:
             await self._lease.write(StateChanges(run=asdict(self.record)))
         self.stream.remove_left()
         async with self.outbox.delivering():
-            if not isinstance(self._start_mode, Finished):
+            if isinstance(self._start_mode, Finished):
+                self.files.close()  # it reads no more messages
+            else:
                 async with self.status.shown():
                     with self._time_limit():
                         await self._run()
