@@ -216,18 +216,23 @@ def overtaken(case: Evidence, within_s: float) -> Iterator[str]:
                 yield f"Version {versions[0]} of {written.word} was read after version {version} was accepted."
 
 
-def latest(case: Evidence) -> Iterator[str]:
-    """An agent knows the last version of each message to it that it has read, or its deletion."""
+def latest(case: Evidence, *, may_miss_early: bool) -> Iterator[str]:
+    """An agent knows the last version of each message to it that it has read, or its deletion.
+
+    `may_miss_early`: a process that handled an edit may not tell the one that accepts the message afterwards.
+    """
     for written in case.written:
         is_read = case.times_delivered(written.id) and written.id in case.seqs
         if written.is_stop or not is_read or not case.took_part(written):
             continue
         deletion = f"{written.id}:deleted"
         last_read = {versions[-1] for agent in case.rows if (versions := case.versions_read(written.word, agent))}
-        version, edit = max((each[:2] for each in _accepted_edits(case, written)), default=(1, written.id))
+        edits = _accepted_edits(case, written, with_early=not may_miss_early)
+        version, edit = max((each[:2] for each in edits), default=(1, written.id))
         is_stopped = edit in case.waiting or case.end_of(edit) in ("withdrawn", "refused")
-        is_known = version in last_read or is_stopped or deletion in case.seqs
-        if not is_known and not _came_back(case, written, edit):
+        is_known = max(last_read, default=0) >= version  # it may have read a newer one in the thread
+        is_known = is_known or is_stopped or deletion in case.seqs
+        if not is_known:
             yield f"The agent knows version {sorted(last_read)} of {written.word}; {version} is the last accepted one."
         is_known = case.times_delivered(deletion) or deletion in case.waiting
         is_known = is_known or case.end_of(deletion) in ("withdrawn", "refused")
@@ -236,23 +241,15 @@ def latest(case: Evidence) -> Iterator[str]:
             yield f"{written.word} was read, then deleted, and the agent does not know."
 
 
-def _came_back(case: Evidence, written: WrittenMessage, newest: str) -> bool:
-    """Return whether an older edit came after the newest had been read, and another process had owned it since."""
-    read_s = case.read_s.get(newest, inf)
-    claims = sorted((at_s, process) for process, times_s in case.claims_s.items() for at_s in times_s)
-    older = [each for _, each, _ in _accepted_edits(case, written) if case.accepted_s.get(each, 0.0) > read_s]
-    until_s = max((case.read_s.get(each, inf) for each in older), default=0.0)
-    reader = next((process for at_s, process in reversed(claims) if at_s < read_s), None)
-    return any(read_s < at_s < until_s and process != reader for at_s, process in claims)
-
-
-def _accepted_edits(case: Evidence, written: WrittenMessage) -> list[tuple[int, str, EventDelivery]]:
-    """Return version, entry id and event of each accepted edit."""
+def _accepted_edits(
+    case: Evidence, written: WrittenMessage, *, with_early: bool = True
+) -> list[tuple[int, str, EventDelivery]]:
+    """Return version, entry id and event of each accepted edit; `with_early`, also of those before their message."""
     found = []
     for version, edit in enumerate(written.edits, 2):
         if (entry_id := _edit_id(written, edit)) in case.seqs:
             found.append((version, entry_id, edit))
-        elif _is_acked_before(edit, case, written.id):
+        elif with_early and _is_acked_before(edit, case, written.id):
             found.append((version, written.id, edit))
     return found
 
