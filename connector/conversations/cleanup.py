@@ -204,8 +204,11 @@ class Cleanup:
         ts, client = item.record.ts, self._background.client
         if not ts:
             found = [each async for each in client.history.posts(item.place) if item.has_posted(key_of(each))]
-            numbers = {each["ts"]: key_of(each).rpartition(":")[2] for each in reversed(found)}
-            ts = max(numbers, key=lambda each: int(numbers[each]) if numbers[each].isdigit() else -1, default="")
+            numbers = {each["ts"]: key_of(each).rpartition(":")[2] for each in found}
+            # The last of its messages; of copies, the earliest one stays.
+            ts = max(
+                numbers, key=lambda ts: (int(numbers[ts]) if numbers[ts].isdigit() else -1, -float(ts)), default=""
+            )
         if ts:
             slot = CallSlot(Priority.CLEANUP, item.place.conversation_id)
             await client.update(item.place.channel, ts, lambda: answered_content(item.record), slot)
@@ -282,7 +285,8 @@ class Cleanup:
         client = self._background.client
         for item in items:
             if isinstance(item, AnsweredRequest):
-                yield partial(self._settle, item)
+                # The copy that is known may be one of those that are deleted.
+                yield partial(self._settle, replace(item, record=replace(item.record, ts="")))
             posts = [each for each in messages if item.has_posted(key_of(each))]
             for each in posts:
                 is_misplaced = place.thread_ts is not None and "thread_ts" not in each
