@@ -27,7 +27,7 @@ _WRONG = {
     "too_long": "must have at most {max_length} entries",
     "string_too_short": "must not be empty",
     "string_too_long": "must have at most {max_length} characters",
-    "string_pattern_mismatch": "must be an emoji code such as `:owl:`, in quotes",
+    "string_pattern_mismatch": "must match the pattern {pattern}",
     "literal_error": "must be {expected}",
     "greater_than": "must be more than {gt:g}",
     "greater_than_equal": "must be {ge:g} or more",
@@ -38,6 +38,11 @@ _WRONG = {
     "int_type": "must be a whole number",
     "int_from_float": "must be a whole number",
     "value_error": "{error}",
+}
+# Values of a form that has a name, by key.
+_FORMS = {
+    "emoji": "must be an emoji code such as `:owl:`, in quotes",
+    "command": "must be a slash and at most 31 of a-z, 0-9, _ and -, such as `/agent`",
 }
 
 
@@ -59,6 +64,8 @@ def sentence(error: ErrorDetails, kind: type[BaseModel]) -> str:
         value = "write `[]` for none" if error["type"] == "tuple_type" else "give it a value"
         return f"{key}: is blank; {value}, or leave the key out."
     wrong = _WRONG.get(error["type"], error["msg"][0].lower() + error["msg"][1:])
+    if error["type"] == "string_pattern_mismatch":
+        wrong = _FORMS.get(str(loc[-1]), wrong)
     return f"{key}: {wrong.format(**error.get('ctx', {}))}."
 
 

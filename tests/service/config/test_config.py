@@ -48,6 +48,14 @@ def test_any_invalid_file_is_a_config_error_of_one_line(load, text):
     [
         ("instances: {a: {persona: {name: A, emoji: ':owl:', colour: red}}}", "instances.a.persona.colour: unknown"),
         (
+            "slack: {command: alpha}",
+            "slack.command: must be a slash and at most 31 of a-z, 0-9, _ and -, such as `/agent`.",
+        ),
+        (
+            "instances: {a: {persona: {name: A, emoji: owl}}}",
+            "instances.a.persona.emoji: must be an emoji code such as",
+        ),
+        (
             "instance: {}",
             "instance: unknown key; did you mean instances? Valid keys: instances, slack, channels, workspace, store, ",
         ),
