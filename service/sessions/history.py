@@ -13,7 +13,7 @@ from orchestrator_interactive.interactions.export import as_markdown
 from orchestrator_interactive.interactions.feedback import FeedbackState, rate
 from orchestrator_interactive.interactions.rows import row_of
 from orchestrator_interactive.interactions.stack import entry_fields, nodes
-from orchestrator_interactive.interactions.states import RunFinishedState, ToolCallState
+from orchestrator_interactive.interactions.states import RunFinishedState, ToolCallState, ToolResultState
 from orchestrator_interactive.loop.outcome import usage_in
 from orchestrator_interactive.transcript.answer_parts import InterimTexts
 from orchestrator_interactive.transcript.framing import read_messages
@@ -244,10 +244,12 @@ def _summary(entries: Sequence[StackEntry]) -> LeftBehind:
     messages = {each for row in rows if "talk" not in metadata_of(row) for each in delivered_ids_in(row)}
     texts = [row for row in rows if row.get("role") == "assistant" and text_of(row).strip()]
     calls = [entry.state for entry in entries if isinstance(entry.state, ToolCallState)]
+    results = (entry.state for entry in entries if isinstance(entry.state, ToolResultState))
+    failed = {each.tool_call_id for each in results if (each.meta or {}).get("is_error")}
     paths = [
         str(call.arguments[name])
         for call in calls
-        if any(word in call.function_name for word in _WRITES)
+        if call.id not in failed and any(word in call.function_name for word in _WRITES)
         for name in _PATHS
         if name in call.arguments
     ]

@@ -39,14 +39,18 @@ def _visible(character: str) -> str:
 
 
 async def _shown(tool: Tool | None, arguments: dict[str, Any]) -> str:
-    own = getattr(tool, "preview", None)
+    own, problem = getattr(tool, "preview", None), []
     if callable(own):
         with ErrorBoundary(log, "tool.preview_failed", tool=getattr(tool, "name", "")):
-            shown: Any = own(arguments)
-            shown = await shown if inspect.isawaitable(shown) else shown
-            if isinstance(shown, str) and shown.strip():
-                return shown
-    return "\n".join(_argument(name, value) for name, value in arguments.items()) or "(It has no arguments.)"
+            try:
+                shown: Any = own(arguments)
+                shown = await shown if inspect.isawaitable(shown) else shown
+                if isinstance(shown, str) and shown.strip():
+                    return shown
+            except ValueError as e:  # a mistake of the model
+                problem = [f"The tool refuses these arguments: {e}"]
+    listed = [_argument(name, value) for name, value in arguments.items()] or ["(It has no arguments.)"]
+    return "\n".join((*problem, *listed))
 
 
 def fenced(text: str, kind: str = "") -> str:

@@ -182,3 +182,14 @@ async def test_the_log_keeps_each_decision() -> None:
 )
 async def test_arguments_are_shown_in_readable_form(arguments: dict[str, Any], shown: str) -> None:
     assert await preview(None, arguments) == shown
+
+
+async def test_arguments_that_the_tool_will_refuse_are_shown_with_the_reason() -> None:
+    class Strict:
+        name = "strict"
+
+        def preview(self, arguments: dict[str, Any]) -> str:
+            raise ValueError(f"'path' is missing in {sorted(arguments)}.")
+
+    shown = "The tool refuses these arguments: 'path' is missing in ['file'].\n*file*: `a`"
+    assert await preview(Strict(), {"file": "a"}) == shown

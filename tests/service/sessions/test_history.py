@@ -9,7 +9,7 @@ import pytest
 from connector.protocols import LeaseLost, LogPlace, Refused
 from orchestrator_interactive.interactions import InteractionStack
 from orchestrator_interactive.interactions.rows import states_of
-from orchestrator_interactive.interactions.states import RunFinishedState
+from orchestrator_interactive.interactions.states import RunFinishedState, ToolCallState, ToolResultState
 from orchestrator_interactive.interactions.stores import open_store
 from service.sessions.history import LogHistory
 
@@ -65,6 +65,18 @@ async def test_a_repeated_rewind_changes_nothing_more(store, history):
     second = await history.rewind(*ALPHA, 1, "left-2", fence=2)
     assert (second.messages, second.answers) == (2, 2)
     assert await texts(store) == ["one", "first"]
+
+
+async def test_a_rewind_names_the_files_that_were_written_and_none_that_a_call_failed_to_write(store, history):
+    calls = [ToolCallState(path, "write_file", {"path": path}) for path in ("a.md", "../b.md", "c.md")]
+    results = [
+        ToolResultState("a.md", "write_file", "Written."),
+        ToolResultState("../b.md", "write_file", "It is not in the workspace.", meta={"is_error": True}),
+    ]
+    stack = InteractionStack(store, HERE, "alpha")
+    prompt = [state for row in [said("four", "T1:C1:4.1")] for state in states_of(row, {})]
+    await stack.push(*prompt, *calls, *results, RunFinishedState())
+    assert (await history.rewind(*ALPHA, 1, "left-1", fence=1)).files == ("a.md", "c.md")
 
 
 async def test_more_exchanges_than_there_are_rewind_to_the_beginning(store, history):
