@@ -115,6 +115,19 @@ def test_the_command_refuses_a_checkpoint_of_another_campaign(kept, tmp_path, ca
     assert "Give another --checkpoint, or delete the file" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(
+    ("given", "problem"),
+    [
+        (["--seeds", "9:3"], "9:3 has no seeds"),
+        (["--seeds", "0:9", "--checkpoint", "/nowhere/totals"], "Give another --checkpoint: "),
+    ],
+)
+def test_the_command_refuses_wrong_arguments_before_it_begins(given, problem, capsys) -> None:
+    with pytest.raises(SystemExit):
+        main(given)
+    assert problem in capsys.readouterr().err
+
+
 def test_the_command_refuses_faults_of_another_world(capsys) -> None:
     with pytest.raises(SystemExit):
         main(["--seeds", "1", "--with", "store outages"])

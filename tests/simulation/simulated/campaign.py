@@ -105,7 +105,12 @@ class Checkpoint:
         """
         if self._file is None or not self._file.exists():
             return Figures()
-        kept = json.loads(self._file.read_text())
+        try:
+            kept = json.loads(self._file.read_text())
+        except ValueError:
+            kept = None
+        if not isinstance(kept, dict) or kept.keys() != {"what", *(each.name for each in fields(Figures))}:
+            raise ValueError(f"{self._file} has no totals of a campaign.")
         if kept["what"] != self._what:
             raise ValueError(f"{self._file} has a campaign of {kept['what']}, and this one is of {self._what}.")
         failing = {int(seed): violation for seed, violation in kept["failing"].items()}
@@ -208,9 +213,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     what = ", ".join([f"the world {given.world!r}", f"seeds from {given.seeds.start}", *sorted(added)])
     checkpoint = Checkpoint(given.checkpoint, what)
     try:
-        checkpoint.read()
-    except (ValueError, KeyError, TypeError) as e:
+        if checkpoint.read().seeds > len(given.seeds):
+            parser.error("The checkpoint has more seeds than these. Give the --seeds of its campaign, or more.")
+        checkpoint.keep(checkpoint.read(), now=True)
+    except ValueError as e:
         parser.error(f"Give another --checkpoint, or delete the file: {e}")
+    except OSError as e:
+        parser.error(f"Give another --checkpoint: {e}")
     print(f"{'seeds':>10} {'steps':>10} {'seen once':>10} {'new a seed':>10}", flush=True)  # noqa: T201
     figures = campaign(given.seeds, given.jobs, world.with_faults(added), _print_progress, checkpoint)
     print("\n".join(_report(figures, world)))  # noqa: T201
@@ -231,7 +240,10 @@ def report_of_seed(seed: int, world: str = "agent", added: frozenset[str] = froz
 
 def _seeds(text: str) -> range:
     first, colon, last = text.partition(":")
-    return range(int(first), int(last) if colon else int(first) + 1)
+    found = range(int(first), int(last) if colon else int(first) + 1)
+    if not found:
+        raise argparse.ArgumentTypeError(f"{text} has no seeds: the second number must be greater than the first.")
+    return found
 
 
 def _report(figures: Figures, world: WorldKind) -> Iterator[str]:
