@@ -1,6 +1,7 @@
 # Everything runs in .venv, which deploy/setup.sh makes from the lock files.
 PYTHON ?= python3
 PORT ?= 8040
+FOLDER ?= workspaces/play
 SEEDS ?= 0:10000
 WORLD ?= service
 RUN := .venv/bin/python -m
@@ -10,7 +11,7 @@ SIDE_BY_SIDE := -n 4 --dist loadfile --no-loadscope-reorder
 .PHONY: play test simulate check format bench docs sbom proto lock clean moved
 
 play: .venv/runtime.done
-	@$(RUN) amplifier_slack play --port $(PORT) --folder workspaces/play
+	@$(RUN) amplifier_slack play --port $(PORT) --folder $(FOLDER)
 
 test: .venv/dev.done
 	@deploy/setup.sh system

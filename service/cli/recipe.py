@@ -48,6 +48,8 @@ def list_(config_path: Path | None) -> None:
     setup = Setup(Environment.from_environ())
     with setup.errors():
         config = setup.load(config_path)
+    if not any(tool.module == MODULE for instance in config.instances.values() for tool in instance.tools):
+        click.echo(f"No instance has the module {MODULE}.", err=True)
     for name, instance in config.instances.items():
         for tool in instance.tools:
             if tool.module == MODULE:
