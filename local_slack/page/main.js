@@ -32,6 +32,7 @@ function writeAddress(address, { replace = false } = {}) {
   history[replace ? "replaceState" : "pushState"](null, "", hash);
 }
 
+const PERMALINK = /^https:\/\/[^/]+\.slack\.com\/archives\/(\w+)\/p(\d{10})(\d{6})$/;
 const REFRESH_TIMES_MS = 30_000;
 const BANNER_DELAY_MS = 800;
 
@@ -95,7 +96,7 @@ class WorkspacePage {
     addEventListener("popstate", () => this.#followAddress(), { signal });
     // A file that is dropped beside a composer must not replace the page.
     for (const name of ["dragover", "drop"]) addEventListener(name, (event) => event.preventDefault(), { signal });
-    this.#app.addEventListener("click", (event) => this.#mentionClicked(event), { signal });
+    this.#app.addEventListener("click", (event) => this.#placeClicked(event), { signal });
     this.clock = setInterval(() => this.#update(), REFRESH_TIMES_MS);
   }
 
@@ -209,7 +210,15 @@ class WorkspacePage {
     this.#app.dataset.ready = String(connected && this.#started);
   }
 
-  #mentionClicked(event) {
+  /** Open the place of a mention, or of a link to a message. */
+  #placeClicked(event) {
+    const link = PERMALINK.exec(event.target.closest?.("a[href]")?.href ?? "");
+    const linked = link && this.#session.directory.channel(link[1]);
+    if (linked) {
+      event.preventDefault();
+      this.#go(linked, `${link[2]}.${link[3]}`);
+      return;
+    }
     const mention = event.target.closest?.(".text .mention");
     if (!mention) return;
     const { directory, me } = this.#session;

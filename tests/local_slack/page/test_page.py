@@ -103,6 +103,16 @@ async def test_a_run_of_a_thread_in_a_direct_message_is_shown_there_only(ana, cl
     await expect(channel.get_by_test_id("thread-summary")).to_contain_text("1 reply")
 
 
+async def test_a_link_to_a_message_opens_its_thread_in_the_page(ana, client, page, open_page, post):
+    root = await ana.say("general", "the other thread")
+    link = (await client.chat_getPermalink(channel=GENERAL, message_ts=root))["permalink"]
+    await post(GENERAL, f"🍴 It continues in <{link}|a new thread>.")
+    await open_page("general")
+    await page.get_by_test_id("channel-pane").get_by_role("link", name="a new thread").click()
+    await expect(page.get_by_test_id("thread-pane").get_by_text("the other thread")).to_be_visible()
+    assert len(page.context.pages) == 1
+
+
 async def test_a_click_on_a_suggested_prompt_sends_it(slack, ana, bot, page, open_page):
     dm, prompt = await ana.open_dm("alpha"), {"title": "The news", "message": "What is new?"}
     await bot.client.assistant_threads_setSuggestedPrompts(channel_id=dm, prompts=[prompt])
