@@ -285,7 +285,7 @@ class Cleanup:
         client = self._background.client
         for item in items:
             if isinstance(item, AnsweredRequest):
-                # The copy that is known may be one of those that are deleted.
+                # The known copy may be deleted below.
                 yield partial(self._settle, replace(item, record=replace(item.record, ts="")))
             posts = [each for each in messages if item.has_posted(key_of(each))]
             for each in posts:

@@ -244,7 +244,7 @@ def latest(case: Evidence, *, may_miss_early: bool) -> Iterator[str]:
 def _accepted_edits(
     case: Evidence, written: WrittenMessage, *, with_early: bool = True
 ) -> list[tuple[int, str, EventDelivery]]:
-    """Return version, entry id and event of each accepted edit; `with_early`, also of those before their message."""
+    """Return version, entry id and event of each accepted edit; `with_early`, also of the ones before their message."""
     found = []
     for version, edit in enumerate(written.edits, 2):
         if (entry_id := _edit_id(written, edit)) in case.seqs:
