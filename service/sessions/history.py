@@ -245,7 +245,7 @@ def _summary(entries: Sequence[StackEntry]) -> LeftBehind:
     texts = [row for row in rows if row.get("role") == "assistant" and text_of(row).strip()]
     calls = [entry.state for entry in entries if isinstance(entry.state, ToolCallState)]
     results = (entry.state for entry in entries if isinstance(entry.state, ToolResultState))
-    failed = {each.tool_call_id for each in results if (each.meta or {}).get("is_error")}
+    failed = {each.tool_call_id for each in results if isinstance(each.meta, dict) and each.meta.get("is_error")}
     paths = [
         str(call.arguments[name])
         for call in calls

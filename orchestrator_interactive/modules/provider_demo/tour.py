@@ -270,10 +270,12 @@ def _notes(task: DemoTask, injected: Sequence[tuple[Line, Wish]]) -> str:
         done = {"search": "I searched for it", "read": "I read it", "write": "I wrote it", "demo": "see above"}
         done["enough"] = "I stopped there"
         said = done.get(wish.kind, "I have read it. It asks for nothing that a demo can do")
-        if wish.call and ((made := task.call(*wish.call)) is None or made.failed):
-            said = "I could not do that"
-        elif wish.call and made is not None and made.output is None:
-            said = "it is not done yet"
+        if wish.call:
+            made = task.call(*wish.call)
+            if made is None or made.failed:
+                said = "I could not do that"
+            elif made.output is None:
+                said = "it is not done yet"
         lines.append(f"- “{_one_line(line.quote)}”{', at once' if line.is_urgent else ''}: {said}.")
     return "\n".join(("**While I was working you also wrote:**", *lines)) if lines else ""
 

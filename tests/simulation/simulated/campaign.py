@@ -213,9 +213,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     what = ", ".join([f"the world {given.world!r}", f"seeds from {given.seeds.start}", *sorted(added)])
     checkpoint = Checkpoint(given.checkpoint, what)
     try:
-        if checkpoint.read().seeds > len(given.seeds):
+        kept = checkpoint.read()
+        if kept.seeds > len(given.seeds):
             parser.error("The checkpoint has more seeds than these. Give the --seeds of its campaign, or more.")
-        checkpoint.keep(checkpoint.read(), now=True)
+        checkpoint.keep(kept, now=True)
     except ValueError as e:
         parser.error(f"Give another --checkpoint, or delete the file: {e}")
     except OSError as e:
