@@ -11,7 +11,7 @@ from typing import Any
 
 import aiohttp
 import pytest
-from playwright.async_api import async_playwright
+from chromium import connected_to
 from slack_bolt.adapter.socket_mode.aiohttp import AsyncSocketModeHandler
 from slack_bolt.async_app import AsyncApp
 from slack_sdk.web.async_client import AsyncWebClient
@@ -180,11 +180,9 @@ async def bot(slack):
 async def page(chromium_address):
     """A browser window; no script may fail or violate the page's content security policy."""
     errors = []
-    async with async_playwright() as playwright:
-        browser = await playwright.chromium.connect_over_cdp(chromium_address)
+    async with connected_to(chromium_address) as browser:
         page = await browser.new_page(viewport={"width": 1280, "height": 800})
         page.on("pageerror", lambda error: errors.append(str(error)))
         page.on("console", lambda line: errors.append(line.text) if line.type == "error" else None)
         yield page
-        await browser.close()
     assert not errors

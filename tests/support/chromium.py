@@ -7,12 +7,15 @@ import shutil
 import subprocess
 import tempfile
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from http import HTTPStatus
 from http.client import HTTPConnection
 from typing import IO
 from urllib.parse import urlsplit
+
+from playwright.async_api import Browser, async_playwright
+from playwright.async_api import TimeoutError as NoAnswer
 
 _NAMES = ("chromium", "chromium-browser", "google-chrome")
 _ARGUMENTS = (
@@ -33,15 +36,17 @@ _ARGUMENTS = (
 )
 _LISTENS = re.compile(rb"DevTools listening on (ws://\S+)")
 
-
 _STARTS = 3
 # On a loaded machine, the first start fills the caches of fonts.
 _ANSWERS_WITHIN_S = 45
+# On a loaded machine, the browser may leave a connection without an answer; it answers the next one.
+_CONNECTIONS = 4
+_CONNECTED_WITHIN_MS = 25_000
 
 
 @contextmanager
 def chromium() -> Iterator[str]:
-    """Run it; gives the address for `connect_over_cdp`."""
+    """Run it; gives the address for `connected_to`."""
     program = next(filter(None, map(shutil.which, _NAMES)), None)
     assert program, "Chromium is missing: apt-get install chromium (make test does it where it may)"
     for start in range(_STARTS):
@@ -56,6 +61,25 @@ def chromium() -> Iterator[str]:
                         return
                 finally:
                     process.kill()
+
+
+@asynccontextmanager
+async def connected_to(address: str) -> AsyncIterator[Browser]:
+    """A connection for windows of one's own, which are closed with it.
+
+    Raises:
+        playwright.async_api.TimeoutError: The browser does not answer.
+    """
+    async with async_playwright() as playwright:
+        for connection in range(1, _CONNECTIONS + 1):
+            try:
+                browser = await playwright.chromium.connect_over_cdp(address, timeout=_CONNECTED_WITHIN_MS)
+                break
+            except NoAnswer:
+                if connection == _CONNECTIONS:
+                    raise
+        yield browser
+        await browser.close()
 
 
 def _answers(address: str) -> bool:

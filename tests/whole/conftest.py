@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 from anthropic_server import AnthropicServer
-from playwright.async_api import Browser, async_playwright
+from chromium import connected_to
+from playwright.async_api import Browser
 from scenario import Scenario, served
 from service_fixtures import ServiceFixture, service_fixture
 from service_process import playing
@@ -23,12 +24,8 @@ PLAY = Path(service.__file__).parent / "play"
 
 @pytest.fixture
 async def browser(chromium_address: str) -> AsyncIterator[Browser]:
-    async with async_playwright() as playwright:
-        browser = await playwright.chromium.connect_over_cdp(
-            chromium_address, timeout=100_000
-        )  # at first it reads itself from disk
+    async with connected_to(chromium_address) as browser:
         yield browser
-        await browser.close()
 
 
 @pytest.fixture

@@ -4,17 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import json
-from pathlib import Path
 
 import pytest
 from anthropic_server import message, text, tool_call
+from child_processes import child_processes
 
 CALLS = 100
-
-
-def _child_processes():
-    children = (path.read_text().split() for path in Path("/proc/self/task").glob("*/children"))
-    return {pid for pids in children for pid in pids}
 
 
 def _results(body):
@@ -37,14 +32,14 @@ async def test_another_conversation_is_answered_during_the_calls_and_each_call_h
         return message(text("Good morning."))
 
     model.otherwise = answer
-    before, most = _child_processes(), 0
+    before, most = child_processes(), 0
     async with opened(max_calls_per_answer=CALLS + 1) as place:
         flood = await place.ask("@alpha search everything")
         await place.tests.reached.wait()
         other = await place.ask("@alpha hello")
         said = asyncio.ensure_future(place.said(other))
         while not said.done():
-            most = max(most, len(_child_processes() - before))
+            most = max(most, len(child_processes() - before))
             await asyncio.sleep(0.02)
         assert said.result() == ["Good morning."]
         assert not received, "the searches have not ended"

@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 from anthropic_server import AnthropicServer, Gate, text
-from playwright.async_api import Locator, async_playwright, expect
+from chromium import connected_to
+from playwright.async_api import Locator, expect
 from slack_environment import SlackEnvironment
 from slack_page import SlackPage
 
@@ -87,12 +88,10 @@ async def scene(chromium_address: str, tmp_path_factory: pytest.TempPathFactory)
         LocalSlack(channels=tuple(POLICIES), people=PEOPLE, kinds={"eve": "external"}, limits=None) as slack,
         AnthropicServer() as model,
         SlackEnvironment.of(slack, folder).serving("--config", str(config), **model.env) as service,
-        async_playwright() as playwright,
+        connected_to(chromium_address) as browser,
     ):
-        browser = await playwright.chromium.connect_over_cdp(chromium_address)
         await service.says("service.ready")
         yield Scene(await SlackPage.open(browser, slack.url), model)
-        await browser.close()
 
 
 async def test_by_the_policy_mention_a_reply_needs_a_mention(scene):

@@ -4,7 +4,6 @@ import asyncio
 import os
 import signal
 from collections.abc import Iterator
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +15,7 @@ from agents.recorders import Recorder
 from agents.rows import text_of
 from agents.session import Agent, make_agent
 from agents.tools import ScriptedTool, deaf_tool, echo, gated, having, returning
+from child_processes import child_processes
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from virtual_time import in_virtual_time
@@ -335,14 +335,6 @@ def _end(agent: Agent, run: asyncio.Task[str], how: str) -> None:
         agent.stop(immediate=how == "immediate")
 
 
-def _child_processes() -> set[str]:
-    found: set[str] = set()
-    for path in Path("/proc/self/task").glob("*/children"):
-        with suppress(FileNotFoundError):  # the thread has ended
-            found.update(path.read_text().split())
-    return found
-
-
 class TestChildProcesses:
     @pytest.mark.parametrize("how", ["graceful", "immediate", "cancel"])
     async def test_none_is_left_when_the_run_is_ended(self, how: str, shell: Shell) -> None:
@@ -377,15 +369,15 @@ class TestChildProcesses:
         searches = [use("search_files", f"c{number}", query="(a+)+$", regex=True) for number in range(50)]
         agent = await make_agent(call(*searches), stop_grace_s=0.01)
         await tool_filesystem.mount(agent.coordinator, {"root": str(tmp_path)})
-        before = _child_processes()
+        before = child_processes()
         run = agent.start()
-        while len(_child_processes() - before) < 2:  # noqa: ASYNC110 - the start of a process has no event
+        while len(child_processes() - before) < 2:  # noqa: ASYNC110 - the start of a process has no event
             await asyncio.sleep(0.001)
         _end(agent, run, how)
         await soon(asyncio.wait([run]))
 
         async def all_gone() -> None:
-            while _child_processes() - before:  # noqa: ASYNC110 - nor has its end
+            while child_processes() - before:  # noqa: ASYNC110 - nor has its end
                 await asyncio.sleep(0.001)
 
         await soon(all_gone())

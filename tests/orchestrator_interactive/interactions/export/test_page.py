@@ -1,17 +1,17 @@
 """Export of a conversation as an HTML page without scripts or external resources."""
 
-import shutil
 from collections.abc import AsyncIterator
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
 
 import pytest
+from chromium import connected_to
 from fault_injecting_store import FaultInjectingStore
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from interaction_states import brought, called, conversations, said, valid
-from playwright.async_api import Browser, async_playwright, expect
+from playwright.async_api import Browser, expect
 
 from orchestrator_interactive.interactions import InteractionStack
 from orchestrator_interactive.interactions.export import as_page
@@ -245,13 +245,9 @@ async def test_a_page_lists_the_branches_and_shows_one() -> None:
 
 
 @pytest.fixture
-async def browser() -> AsyncIterator[Browser]:
-    chromium = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
-    assert chromium, "Chromium is missing: apt-get install chromium (make test does it where it may)"
-    async with async_playwright() as playwright:
-        browser = await playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox", "--disable-gpu"])
+async def browser(chromium_address: str) -> AsyncIterator[Browser]:
+    async with connected_to(chromium_address) as browser:
         yield browser
-        await browser.close()
 
 
 @pytest.mark.browser

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from child_processes import child_processes
 
 from orchestrator_interactive.kernel import AmplifierSession, ModuleCoordinator, ToolResult, reporting
 from orchestrator_interactive.kernel.contracts.protocols import Tool
@@ -64,11 +65,6 @@ def said(result: ToolResult) -> str:
 def refused(result: ToolResult) -> str:
     assert not result.success, result
     return str((result.error or {})["message"])
-
-
-def child_processes() -> list[str]:
-    children = (path.read_text().split() for path in Path("/proc/self/task").glob("*/children"))
-    return [pid for pids in children for pid in pids]
 
 
 def search_processes() -> list[str]:
@@ -333,11 +329,11 @@ async def test_a_catastrophic_expression_is_stopped_without_blocking_others(run:
 async def processes_at_rest() -> set[str]:
     while any(thread.name == "search" for thread in threading.enumerate()):  # noqa: ASYNC110 - as below
         await asyncio.sleep(0.001)
-    return set(child_processes())
+    return child_processes()
 
 
 async def new_process(before: set[str]) -> str:
-    while not (new := set(child_processes()) - before):  # noqa: ASYNC110 - a new process sends no event
+    while not (new := child_processes() - before):  # noqa: ASYNC110 - a new process sends no event
         await asyncio.sleep(0.001)
     return new.pop()
 
@@ -373,7 +369,7 @@ async def test_a_cancelled_search_ends_its_process_which_has_no_secrets(run, roo
     search.cancel()
     with pytest.raises(asyncio.CancelledError):
         await search
-    assert set(child_processes()) == before
+    assert child_processes() == before
 
 
 @pytest.mark.parametrize("regex", [False, True])

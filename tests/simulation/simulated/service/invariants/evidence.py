@@ -145,11 +145,11 @@ class Evidence:
     def took_part(self, written: WrittenMessage) -> bool:
         """Whether an accepted message is one to the agent that was not deleted.
 
-        It mentions the agent, or was accepted after an older mention of its author.
+        It mentions the agent, or was accepted after an older mention of its author that was not deleted.
         """
         last, ts = self.seqs[written.id], written.message.ts
         mentions = (each for each in self.written if each.is_mention and each.message.user == written.message.user)
-        seqs = (self.seqs.get(each.id, inf) for each in mentions if each.message.ts <= ts)
+        seqs = (self.seqs.get(each.id, inf) for each in mentions if each.message.ts <= ts and each.deletion is None)
         return written.deletion is None and (self.is_direct or min(seqs, default=inf) <= last)
 
     def times_delivered(self, message_id: str) -> int:
