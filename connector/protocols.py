@@ -939,7 +939,10 @@ class Worker:
 
 
 class Workers(Protocol):
-    """The workers of each thread. All methods wait while the store is unavailable."""
+    """The workers of each thread. All methods wait while the store is unavailable.
+
+    `fence` is the fencing token of the lease of the worker's conversation: a later owner's record stays.
+    """
 
     async def of_thread(self, conversation_id: str) -> tuple[Worker, ...]:
         """Return the workers of a thread (its conversation, or that of a worker there), the latest first."""
@@ -947,10 +950,10 @@ class Workers(Protocol):
     async def find(self, conversation_id: str) -> Worker | None:
         """Return the worker whose conversation this is; `None`: there is none."""
 
-    async def begun(self, conversation_id: str) -> None:
+    async def begun(self, conversation_id: str, *, fence: int) -> None:
         """Keep that a worker works on, for a further message."""
 
-    async def ended(self, conversation_id: str, status: str, report: str, at_s: float) -> None:
+    async def ended(self, conversation_id: str, status: str, report: str, at_s: float, *, fence: int) -> None:
         """Keep that a worker has ended, with its report."""
 
 

@@ -235,7 +235,7 @@ async def _stop_starter(
     is_own = stop.ts == starter.message.ts and stop.user == starter.message.user
     withdrawn = starter.prompt if is_own else ""
     await _drop_files(state, starter, starter.message.files)
-    await report(state.workspace, starter, "cancelled", "")
+    await report(state.workspace, starter, "cancelled", "", fence=state.lease.claim.token)
     text = texts.stopped(by, RunSummary("cancelled"), inbox.announce_held(()), withdrawn=withdrawn)
     closed: dict[int, End] = {starter.seq: "withdrawn", entry.seq: "done"}
     notice = Notice(starter.message, f"{starter.id}:stopped", text)

@@ -148,7 +148,7 @@ class ConversationState:
         for order in [each for each in waiting if each.message.worker and each.message.key]:
             if self.run is None and self.inbox.is_held(order):
                 self.inbox.remove((order,))
-                await report(self.workspace, order, "cancelled", "")
+                await report(self.workspace, order, "cancelled", "", fence=self.lease.claim.token)
                 await self.lease.write(StateChanges(closed={order.seq: "withdrawn"}))
 
     async def drop_asides(self) -> None:

@@ -397,7 +397,8 @@ class SlackRun:
                 case _:
                     self._has_begun = True
                     if self.place.worker and not message.key and self._workspace.workers is not None:
-                        await self._workspace.workers.begun(self.place.conversation_id)
+                        fence = self._lease.claim.token
+                        await self._workspace.workers.begun(self.place.conversation_id, fence=fence)
                     return await self._sessions.execute(
                         *self._key,
                         users.with_ids(self.first.prompt),
@@ -546,7 +547,7 @@ class SlackRun:
         """Store the last posts and `is_over` in one step: after a takeover, the next owner only delivers the posts."""
         await self._texts_added()
         self.requests.void()
-        await report(self._workspace, self.first, status, answer)
+        await report(self._workspace, self.first, status, answer, fence=self._lease.claim.token)
 
         def over() -> dict[str, Any]:
             self.record = replace(self.record, is_over=True, announced_seq=self._inbox.announced_seq)

@@ -15,10 +15,11 @@ if TYPE_CHECKING:
 _MOST_CHARS = 16_000
 
 
-async def report(workspace: WorkspaceContext, order: PendingMessage, status: str, text: str) -> None:
+async def report(workspace: WorkspaceContext, order: PendingMessage, status: str, text: str, *, fence: int) -> None:
     """Report the end of a worker's run, once, before the end is stored: a crash in between repeats this.
 
-    `order`: the first message of the run. `status` is as of the `complete` event; `text`: its answer.
+    `order`: the first message of the run. `status` is as of the `complete` event; `text`: its answer. `fence`: the
+    fencing token of the conversation's lease.
     """
     place, now_s = order.message.place, workspace.background.now_s()
     if workspace.workers is None or not place.worker:
@@ -31,7 +32,7 @@ async def report(workspace: WorkspaceContext, order: PendingMessage, status: str
     note = PendingMessage(thread.message(f"{now_s:.6f}", read), order.instance, read, "", is_note=True)
     entry = InboxEntry(f"note:{order.instance}:{place.worker}:{order.id}", "note", asdict(note))
     await workspace.runs.admit(thread.conversation_id, entry)
-    await workspace.workers.ended(place.conversation_id, status, text, now_s)
+    await workspace.workers.ended(place.conversation_id, status, text, now_s, fence=fence)
 
 
 def worker_name(order: PendingMessage) -> str:

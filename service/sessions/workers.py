@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import asdict, replace
+from functools import partial
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -16,7 +17,7 @@ from pydantic import TypeAdapter, ValidationError
 from connector.events import StopRequest, ThreadAddress
 from connector.protocols import InboxEntry, Worker
 from connector.records import PendingMessage, RunRecord, UnreadableEntry, parse_run_record
-from service.store.base import thread_of
+from service.store.base import MOST_DOCUMENTS, thread_of
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator, Mapping
@@ -103,17 +104,13 @@ class StoredWorkers:
         found = _readable(await self._documents(conversation_id))
         return next((each for each in found if each.conversation_id == conversation_id), None)
 
-    async def ended(self, conversation_id: str, status: str, report: str, at_s: float) -> None:
+    async def ended(self, conversation_id: str, status: str, report: str, at_s: float, *, fence: int) -> None:
         """Keep that a worker has ended. A worker that works on for a further message ends again."""
-        worker = await self.find(conversation_id)
-        if worker is not None:
-            await self._keep(replace(worker, status=status, report=report[:_REPORT_CHARS], ended_s=at_s))
+        await self._change(conversation_id, fence, status=status, report=report[:_REPORT_CHARS], ended_s=at_s)
 
-    async def begun(self, conversation_id: str) -> None:
+    async def begun(self, conversation_id: str, *, fence: int) -> None:
         """Keep that a worker works on, for a further message."""
-        worker = await self.find(conversation_id)
-        if worker is not None:
-            await self._keep(replace(worker, status="", report="", ended_s=0.0))
+        await self._change(conversation_id, fence, status="", report="", ended_s=0.0)
 
     async def _dispatch(self, key: Key, arguments: Mapping[str, Any]) -> dict[str, Any]:
         """Dispatch a worker; a repeated call with the same `call_id` returns the same worker.
@@ -125,7 +122,7 @@ class StoredWorkers:
         asker = _Asker(parent.first.id, parent.id, parent.first.owner, is_bot=not parent.first.has_person)
         worker = await self._stored(key, asker, arguments)
         if (await self._parent(key)).stops:  # a later stop finds the worker in the list
-            await self._keep(replace(worker, status="cancelled", ended_s=self._now_s()))
+            await self._change(worker.conversation_id, 0, status="cancelled", ended_s=self._now_s())
             raise ValueError("The run was stopped, so that no worker begins.")
         return await self._order(worker, arguments)
 
@@ -149,7 +146,13 @@ class StoredWorkers:
                 raise ValueError(f"{len(at_work)} workers are at work in this thread: wait until one has ended.")
             call = {"call": str(arguments["call_id"]), "instruction": str(arguments["instruction"])}
             more = {"overlay": dict(arguments.get("overlay") or {}), "authors": list(arguments.get("authors") or ())}
-            await self._keep(worker, **more, **call, for_bot=asker.is_bot)
+            data = {**asdict(worker), **more, **call, "for_bot": asker.is_bot}
+            collection = _collection(key.conversation_id)
+            for oldest in list(documents)[MOST_DOCUMENTS - 1 :]:
+                await self._retry.call(partial(self._store.delete_document, collection, oldest))
+            if not await self._retry.call(partial(self._store.replace_document, collection, worker.id, {}, data)):
+                # Another process has stored it for the same call.
+                worker = await self._worker(key, asker, arguments, await self._documents(key.conversation_id))
         return worker
 
     async def _order(self, worker: Worker, arguments: Mapping[str, Any]) -> dict[str, Any]:
@@ -257,12 +260,13 @@ class StoredWorkers:
         given = {"agent": data.get("agent") or "", "overlay": data.get("overlay") or {}}
         return {**given, "authors": data.get("authors") or []}
 
-    async def _keep(self, worker: Worker, **more: Any) -> None:
-        collection = _collection(worker.conversation_id)
-        known = (await self._documents(worker.conversation_id)).get(worker.id, {})
-        await self._retry.call(
-            lambda: self._store.put_document(collection, worker.id, {**known, **asdict(worker), **more})
-        )
+    async def _change(self, conversation_id: str, fence: int, **changes: Any) -> None:
+        """Change a worker's document, unless a later owner of its conversation has (0: any owner)."""
+        collection, name = _collection(conversation_id), conversation_id.rpartition(":")[2]
+        while (known := (await self._documents(conversation_id)).get(name)) and known.get("fence", 0) <= fence:
+            new = {**known, **changes, "fence": fence}
+            if await self._retry.call(partial(self._store.replace_document, collection, name, known, new)):
+                return
 
     async def _documents(self, conversation_id: str) -> dict[str, dict[str, Any]]:
         return await self._retry.call(lambda: self._store.documents(_collection(conversation_id)))

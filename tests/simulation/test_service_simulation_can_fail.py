@@ -503,8 +503,9 @@ async def order_nothing(self, worker, _arguments):
 async def store_another_worker(self, key, asker, arguments):
     retried = {**arguments, "call_id": f"{arguments['call_id']}.{self._now_s()}"}
     worker = await StoredWorkers._stored(self, key, asker, retried)
-    document = (await self._documents(key.conversation_id))[worker.id]
-    await self._keep(worker, **{**document, "call": arguments["call_id"]})
+    collection = f"workers:{key.conversation_id}"
+    document = (await self._store.documents(collection))[worker.id]
+    await self._store.put_document(collection, worker.id, {**document, "call": arguments["call_id"]})
     return worker
 
 
