@@ -122,9 +122,9 @@ def _mentioned(message: SlackMessage) -> dict[str, Any]:
     return {"type": "app_mention", **_fields(message), "channel": message.channel}
 
 
-def _edited(message: SlackMessage, before: str, ts: str) -> dict[str, Any]:
-    now = {**_fields(message), "edited": {"user": message.user, "ts": ts}}
-    return _changed(message, "message_changed", ts) | {
+def _edited(message: SlackMessage, before: str) -> dict[str, Any]:
+    now = {**_fields(message), "edited": {"user": message.user, "ts": message.edited_ts}}
+    return _changed(message, "message_changed", message.edited_ts) | {
         "message": now,
         "previous_message": {**_fields(message), "text": before},
     }
@@ -406,7 +406,8 @@ class People:
         message.text = f"{before.rpartition('.')[0]}.{written.version}"
         self._sim.log(message.user, f"edits {message.ts}: {message.text!r}")
         self._sim.count("edit")
-        written.edits.append(self._events.send(_edited(message, before, self._slack.now_ts())))
+        message.edited_ts = self._slack.now_ts()
+        written.edits.append(self._events.send(_edited(message, before)))
 
     def _delete(self, written: WrittenMessage) -> None:
         message = written.message

@@ -53,6 +53,7 @@ class SlackMessage:
     reactions: dict[str, list[str]] = field(default_factory=dict)
     files: tuple[dict[str, Any], ...] = ()
     is_streaming: bool = False
+    edited_ts: str = ""
     deleted_s: float | None = None
 
     @property
@@ -91,6 +92,8 @@ class SlackMessage:
             data["metadata"] = self.metadata
         if self.files:
             data["files"] = list(self.files)
+        if self.edited_ts:
+            data["edited"] = {"user": self.user, "ts": self.edited_ts}
         if self.user in BOT_IDS:
             data["bot_id"] = BOT_IDS[self.user]
         if self.username is not None:
