@@ -27,7 +27,7 @@ from connector.events import (
 )
 from connector.inbound.access_policy import MAX_NAMES, AccessPolicy, AccessRules, Actor, LatestEntries
 from connector.observer import Observer
-from connector.protocols import InboxEntry
+from connector.protocols import CHANGED, InboxEntry
 from connector.records import (
     UNREADABLE,
     PendingMessage,
@@ -286,12 +286,13 @@ class Admitter:
             is_bot = bool(message.bot)
             actor = Actor(message.user, message.channel, home_of(found), catch_up.is_shared, is_bot)
             async with self.in_order(message.place.conversation_id):
-                if message.id in self.admitted:
+                edited_ts = edited_ts_of(found)
+                if message.id in self.admitted and not edited_ts:
                     continue
                 if (routed := await self._router.route(message)) is None:
                     await self.note_talk(message)
                 elif await self.is_allowed(actor):
-                    await self._store_entry(message, routed, edited_ts_of(found))
+                    await self._store_entry(message, routed, edited_ts)
 
     async def _may_have_missed_replies(self, mention: SlackMessage, effective_ts: str) -> bool:
         """Return whether a process may have acknowledged a reply to a mention before the mention was admitted.
@@ -333,7 +334,9 @@ class Admitter:
         message, routed, title = await self.to_worker(message, routed)
         conversation_id = message.place.conversation_id
         if _says_something(message, routed):
-            await self._store_message(replace(pending_of(message, routed, edited_ts), title=title))
+            inbound = replace(pending_of(message, routed, edited_ts), title=title)
+            if not await self._store_message(inbound) and edited_ts:
+                await self._store_missed_edit(inbound)
         elif is_stop_word(routed[1]):
             await self.stop(conversation_id, StopRequest(message.id, message.user, message.ts, message=message))
         else:
@@ -341,11 +344,28 @@ class Admitter:
             mention = InboxEntry(f"{message.id}:mention", "mention", asdict(answer))
             await self._runs.admit(conversation_id, mention, routed[0].name, await self.facts_of(message))
 
-    async def _store_message(self, inbound: PendingMessage) -> None:
+    async def _store_message(self, inbound: PendingMessage) -> bool:
+        """Store a message; return False if the inbox has it already."""
         entry, message = InboxEntry(inbound.id, "message", asdict(inbound)), inbound.message
-        conversation_id = message.place.conversation_id
-        await self._runs.admit(conversation_id, entry, inbound.instance, await self.facts_of(message))
+        conversation_id, facts = message.place.conversation_id, await self.facts_of(message)
+        if inbound.edited_ts:
+            facts[f"{CHANGED}{message.ts}"] = inbound.edited_ts
+        is_new = await self._runs.admit(conversation_id, entry, inbound.instance, facts)
         self.admitted[inbound.id] = conversation_id
+        return is_new
+
+    async def _store_missed_edit(self, inbound: PendingMessage) -> None:
+        """Store the edit of a message if the inbox has an older version.
+
+        The event of the edit arrived at a process that did not know yet that the message is for an agent.
+        """
+        message, edited_ts = inbound.message, inbound.edited_ts
+        conversation_id = message.place.conversation_id
+        if edited_ts > (await self._runs.thread_of(conversation_id)).changed(message.ts):
+            files = tuple(each.id for each in message.files)
+            edit = replace(inbound, id=f"{message.id}:edit:{edited_ts}", old_files=files)
+            facts = {f"{CHANGED}{message.ts}": edited_ts}
+            await self._runs.admit(conversation_id, InboxEntry(edit.id, "edit", asdict(edit)), facts=facts)
 
     async def command(self, message: SlackMessage, command: ThreadCommand, thread: ThreadFacts) -> None:
         """Store a command of a person who takes part in the thread; it has effect from now on, at all processes."""

@@ -10,7 +10,7 @@ from chat import Chat
 from connector.events import SlackMessage
 from connector.inbound.access_policy import Actor, LatestEntries
 from connector.inbound.admission import UnroutedReplies
-from local_slack import LocalSlack, RetrySchedule, ServerError
+from local_slack import HeldUntil, LocalSlack, RetrySchedule, ServerError
 from local_slack.delivery.faults import Dropped
 
 LOST_TWICE = 2  # both events of a mention
@@ -39,6 +39,24 @@ async def test_replies_that_arrive_before_a_mention_are_injected_in_their_order_
         await chat.acknowledged()
         assert run.texts == ["but only at the parser", "and its tests"]
         assert run.injections[1].id.endswith(f":{word}")
+
+
+async def test_a_reply_that_arrived_in_an_older_version_before_its_mention_is_read_as_it_is_now(chat):
+    deliveries, thread = chat.slack.deliveries, await chat.say("the tests are flaky")
+    await chat.acknowledged()
+    deliveries.next(HeldUntil(mention_arrives := asyncio.Event()), times=2)
+    await thread.say("@alpha look at the code")
+    word = await thread.say("and its tetss")
+    await chat.slack.until(lambda _: chat.slack.socket_mode.delivery.outstanding == 2)
+    deliveries.next(HeldUntil(edit_arrives := asyncio.Event()))
+    await thread.edit(word, "and its tests")
+    mention_arrives.set()
+    run = await thread.next_run()
+    await run.injected("and its tests")
+    edit_arrives.set()
+    await chat.acknowledged()
+    await thread.inject("and the docs")
+    assert run.texts == ["and its tests", "and the docs"]
 
 
 @pytest.mark.parametrize("is_root", [True, False])
