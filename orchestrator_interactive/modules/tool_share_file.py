@@ -22,7 +22,7 @@ from orchestrator_interactive.config import Options, schema, validate
 from orchestrator_interactive.kernel.contracts.models import ToolResult
 from orchestrator_interactive.kernel.interop import to_local_coordinator
 from orchestrator_interactive.kernel.tool_support import current_call
-from orchestrator_interactive.modules.tool_filesystem.workspace import WorkspaceError, WorkspaceFolder
+from orchestrator_interactive.modules.tool_filesystem.workspace import WorkspaceFolder
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -112,7 +112,7 @@ class ShareFileTool:
             files = [await asyncio.to_thread(self._read, path) for path in wanted.paths]
             call = current_call.get()
             shared = await self._share(f"call:{call.id if call else ''}", files, wanted)
-        except (ValueError, WorkspaceError) as e:
+        except ValueError as e:
             return ToolResult(success=False, error={"message": str(e)})
         again = [file.name for file in files if file.name not in shared]
         told = f"Shared in the thread: {', '.join(shared)}." if shared else ""
@@ -127,7 +127,7 @@ class ShareFileTool:
             found = await asyncio.to_thread(self._made, answer, state["since_s"])
             if found:
                 await self._share("answer", found, None)
-        except (ValueError, WorkspaceError, OSError) as e:
+        except (ValueError, OSError) as e:
             log.warning("file.not_shared", error=str(e))
 
     def _made(self, answer: str, since_s: float) -> list[_File]:
@@ -145,7 +145,7 @@ class ShareFileTool:
                     file = self._read(path)
                     if not self._is_of_template(inside, file.content):
                         found.setdefault(str(inside), file)
-            except (WorkspaceError, ValueError, IndexError):
+            except (ValueError, IndexError):
                 continue
         return list(found.values())
 

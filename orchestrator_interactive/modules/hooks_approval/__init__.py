@@ -6,6 +6,7 @@ The approval itself is the task of the session's approval system: in the service
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -24,7 +25,7 @@ from orchestrator_interactive.modules.hooks_approval.policy import (
     decide,
     is_one_person,
 )
-from orchestrator_interactive.modules.hooks_approval.preview import preview, risk_of
+from orchestrator_interactive.modules.hooks_approval.preview import preview, refusal, risk_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -74,6 +75,9 @@ async def _result(coordinator: ModuleCoordinator, options: ApprovalOptions, data
     decision = decide(options, name, arguments, tool, where)
     if always is not None:
         decision = decision.unless_allowed(await always(), name, arguments)
+    problem = await refusal(tool, arguments) if decision.level in {"ask", "ask-two"} else ""
+    if problem:  # people need not be asked
+        decision = replace(decision, level="deny", rule="the tool refuses the arguments")
     if call is not None:
         call.decision = {"level": decision.level, "rule": decision.rule}
     log.info("approval.decided", tool=name, level=decision.level, rule=decision.rule)
@@ -81,7 +85,8 @@ async def _result(coordinator: ModuleCoordinator, options: ApprovalOptions, data
         case "allow":
             return HookResult()
         case "deny":
-            return HookResult(action="deny", reason=f"{name} is not allowed here ({decision.rule}).")
+            reason = problem or f"{name} is not allowed here ({decision.rule})."
+            return HookResult(action="deny", reason=reason)
     render = partial(preview, tool)
     prompt = f"Allow {name}?"
     if call is None and (decision.level == "ask-two" or decision.approvers != ("owner",)):

@@ -30,7 +30,17 @@ async def preview(tool: Tool | None, arguments: dict[str, Any]) -> str:
 
     Characters that people would not see are shown by their numbers.
     """
-    return "".join(map(_visible, (await _shown(tool, arguments)).replace("\r\n", "\n")))
+    shown, refusal = await _own(tool, arguments)
+    if not shown.strip():
+        problem = [f"The tool refuses these arguments: {refusal}"] if refusal else []
+        listed = [_argument(name, value) for name, value in arguments.items()] or ["(It has no arguments.)"]
+        shown = "\n".join((*problem, *listed))
+    return "".join(map(_visible, shown.replace("\r\n", "\n")))
+
+
+async def refusal(tool: Tool | None, arguments: dict[str, Any]) -> str:
+    """Return why a tool refuses arguments: the ValueError of its `preview(arguments)`; blank: there is none."""
+    return (await _own(tool, arguments))[1]
 
 
 def _visible(character: str) -> str:
@@ -38,19 +48,18 @@ def _visible(character: str) -> str:
     return f"\\u{{{ord(character):x}}}" if is_unseen and character not in "\n\t" else character
 
 
-async def _shown(tool: Tool | None, arguments: dict[str, Any]) -> str:
-    own, problem = getattr(tool, "preview", None), []
+async def _own(tool: Tool | None, arguments: dict[str, Any]) -> tuple[str, str]:
+    """Return what the tool shows of a call (blank: nothing), and why it refuses it."""
+    own = getattr(tool, "preview", None)
     if callable(own):
         with ErrorBoundary(log, "tool.preview_failed", tool=getattr(tool, "name", "")):
             try:
                 shown: Any = own(arguments)
                 shown = await shown if inspect.isawaitable(shown) else shown
-                if isinstance(shown, str) and shown.strip():
-                    return shown
             except ValueError as e:  # a mistake of the model
-                problem = [f"The tool refuses these arguments: {e}"]
-    listed = [_argument(name, value) for name, value in arguments.items()] or ["(It has no arguments.)"]
-    return "\n".join((*problem, *listed))
+                return "", str(e)
+            return (shown, "") if isinstance(shown, str) else ("", "")
+    return "", ""
 
 
 def fenced(text: str, kind: str = "") -> str:

@@ -86,14 +86,14 @@ class BashTool:
 
     async def preview(self, input: dict[str, Any]) -> str:  # noqa: A002 - as of `label`
         """Return the whole command as Markdown, for people who are to approve it."""
-        command = str(input.get("command", ""))
-        fence = "`" * max(3, *(len(ticks) + 1 for ticks in re.findall("`+", command)), 3)
-        about = f"{input['description']}\n" if input.get("description") else ""
+        wanted = validate(BashInput, input, self.name)
+        fence = "`" * max(3, *(len(ticks) + 1 for ticks in re.findall("`+", wanted.command)), 3)
+        about = f"{wanted.description}\n" if wanted.description else ""
         network = "none"
         if given := self._options.network:
             others = [each for each in given.allow if each not in given.credentials]
             network = ", ".join([*others, *(f"{each} (with credentials)" for each in given.credentials)])
-        return f"{about}{fence}\n{command}\n{fence}\nsandbox: {self._sandbox.kind}, network: {network}"
+        return f"{about}{fence}\n{wanted.command}\n{fence}\nsandbox: {self._sandbox.kind}, network: {network}"
 
     def approval(self, input: dict[str, Any]) -> Verdict | None:  # noqa: A002 - as of `label`
         """Return the decision of the rules about a call; `None`: they have none. See `hooks_approval.policy.decide`."""

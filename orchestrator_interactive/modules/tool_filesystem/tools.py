@@ -83,14 +83,19 @@ class FileTool(ABC, Generic[Input]):
         try:
             wanted = validate(self.input_kind, input, self.name)
             return ToolResult(output=await self._work(wanted))
-        except (ValueError, OSError, WorkspaceError) as e:
+        except (ValueError, OSError) as e:
             return ToolResult(success=False, error={"message": str(e)})
 
     @abstractmethod
     async def _work(self, wanted: Input) -> str: ...
 
     def _current(self, path: str) -> str:
-        """Return the beginning of a file; blank: it does not exist."""
+        """Return the beginning of a file that is to be changed; blank: it does not exist, or cannot be read.
+
+        Raises:
+            WorkspaceError: it may not be changed.
+        """
+        self._workspace.check_change(path)
         try:
             with self._workspace.open(path) as file:
                 return file.read(MAX_WRITTEN_BYTES).decode(errors="replace")

@@ -41,7 +41,7 @@ _TOO_LONG = (
 _MAX_GIVEN = 4_096  # characters of a path argument, including the workspace's own path
 
 
-class WorkspaceError(Exception):
+class WorkspaceError(ValueError):
     """A file operation failed; the message states a remedy."""
 
 
@@ -189,6 +189,11 @@ class WorkspaceFolder:
                     os.stat(to_name, dir_fd=target, follow_symlinks=False)
                     raise WorkspaceError(f"'{to}' exists already. Delete it first, or give another path.")
                 os.rename(name, to_name, src_dir_fd=source, dst_dir_fd=target)
+
+    def check_change(self, path: str) -> None:
+        """Raise WorkspaceError if no file of this path may be written."""
+        folders, name = self._file_parts(path)
+        self._refuse_to_change(path, [*folders, name])
 
     def normal(self, path: str) -> str:
         """Return a path from the root, links resolved, in the form `plans/may.md`; one outside stays as it is."""

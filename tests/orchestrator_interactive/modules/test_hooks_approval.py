@@ -16,6 +16,7 @@ from agents.tools import echo, having
 
 from orchestrator_interactive.config import validate
 from orchestrator_interactive.modules.hooks_approval import ApprovalOptions, CallFacts, decide, mount, preview
+from orchestrator_interactive.modules.tool_bash import mount as mount_bash
 from orchestrator_interactive.modules.tool_filesystem import mount as mount_filesystem
 from orchestrator_interactive.modules.tool_filesystem.tools import diff
 
@@ -155,6 +156,28 @@ async def test_what_is_not_decided_or_not_asked_is_denied(options: Any, capabili
     assert await soon(agent.session.execute("go")) == "ok"
     (result,) = (await results(agent)).values()
     assert expected in result
+
+
+@pytest.mark.parametrize(
+    ("tool", "arguments", "problem"),
+    [
+        ("write_file", {"path": "../x", "content": "a"}, "is not in the workspace"),
+        ("write_file", {"path": "kept/x", "content": "a"}, "the configuration of this agent protects it"),
+        ("edit_file", {"path": "x"}, "'old_string' is missing"),
+        ("bash", {"command": ""}, "command"),
+    ],
+)
+async def test_no_one_is_asked_about_a_call_that_the_tool_refuses(tool, arguments, problem, tmp_path: Path) -> None:
+    agent = await make_agent(call(use(tool, "a", **arguments)), say("ok"))
+    await mount_filesystem(agent.coordinator, {"root": str(tmp_path), "denied_write_paths": ["kept"]})
+    await mount_bash(agent.coordinator, {"root": str(tmp_path), "sandbox": "none"})
+    await mount(agent.coordinator, {})
+    agent.coordinator.approval_system = None
+    assert await soon(agent.session.execute("go")) == "ok"
+    (result,) = (await results(agent)).values()
+    assert problem in result
+    row = next(row for row in await agent.context.get_messages() if row["role"] == "tool")
+    assert row["metadata"]["approval"] == {"level": "deny", "rule": "the tool refuses the arguments"}
 
 
 async def test_the_log_keeps_each_decision() -> None:
