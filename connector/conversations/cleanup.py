@@ -53,6 +53,7 @@ class Cleanup:
         self.pending: PendingCleanup = ()
         self._tasks: set[asyncio.Task[None]] = set()
         self._recent: set[asyncio.Task[None]] = set()
+        self._answers: set[asyncio.Task[None]] = set()
         self._catch_ups: set[asyncio.Task[None]] = set()
         # The stored record lists pending cleanup.
         self._is_kept = False
@@ -100,7 +101,7 @@ class Cleanup:
 
     def answer(self, entry: InboxEntry, answer: ThreadNotice) -> None:
         """Answer a message, and close its entry once Slack has accepted or rejected the answer."""
-        self._background.spawn(self._answer(entry, answer), self._tasks)
+        self._background.spawn(self._answer(entry, answer), self._tasks, self._answers)
 
     def carry_out(self, entry: InboxEntry, where: SlackMessage, work: Callable[[], Awaitable[str]]) -> None:
         """Do the work of an entry, post the text that it returns, if any, then close the entry.
@@ -134,6 +135,11 @@ class Cleanup:
         """Wait for the cleanup started last, for at most `_RECENT_WITHIN_S` seconds."""
         if self._recent:
             await asyncio.wait(self._recent, timeout=_RECENT_WITHIN_S)
+
+    async def answered(self) -> None:
+        """Wait until the answers so far are posted, for at most `_RECENT_WITHIN_S` seconds."""
+        if self._answers:
+            await asyncio.wait(self._answers, timeout=_RECENT_WITHIN_S)
 
     async def done(self, news: asyncio.Event, *, with_catch_ups: bool = True) -> None:
         """Return when all cleanup is done, or when `news` is set."""

@@ -8,12 +8,12 @@ import signal
 from datetime import UTC, datetime, timedelta
 
 import pytest
-from anthropic_server import text, tool_call
+from anthropic_server import Gate, text, tool_call
 from model_scripts import Scripts, TestThread
 from service_process import run_command
 
 from connector.setup import manifest
-from local_slack import LocalSlack
+from local_slack import DropBeforeCall, LocalSlack
 
 FILE = """
 instances:
@@ -71,6 +71,22 @@ async def test_a_command_schedules_a_message_that_begins_a_run_once(serve, threa
         await thread.say("!schedule")
         await thread.until_said("There are no schedules here.")
         assert read(scripts, "[Scheduled message s") == 1
+        assert await service.ended(signal.SIGTERM) == 0
+
+
+async def test_the_announcement_of_a_scheduled_message_stands_above_the_status_of_its_run(serve, thread, scripts):
+    async with serve() as service:
+        await thread.begin(service)
+        await thread.answered()
+        scripts.of("lead", [gate := Gate(), text("I looked again.")])
+        await thread.say(f"!schedule {soon()} look here again")
+        await thread.until_said("removes it.")
+        thread.slack.faults.next("chat.postMessage", DropBeforeCall())
+        status = await thread.until_said("⚙️")
+        announced = await thread.until_said("⏰ Scheduled by Ana (s")
+        assert float(announced.ts) < float(status.ts)
+        gate.open()
+        await thread.until_said("I looked again.")
         assert await service.ended(signal.SIGTERM) == 0
 
 
