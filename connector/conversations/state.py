@@ -78,6 +78,7 @@ class ConversationState:
     async def end(self, run: SlackRun) -> None:
         """Close the entries of delivered messages, return the other ones to the queue, and start the cleanup."""
         inbox, first = self.inbox, run.first
+        run.has_ended = True
         read = await self.delivered(first.instance, set(inbox.given))
         closed: dict[int, End] = {each.seq: "" for each in inbox.given.values() if each.id in read}
         if first.id not in read and not run.is_requeued:
@@ -96,7 +97,7 @@ class ConversationState:
         self._late_closed = {}
         notices = self._notices_of_held()
         self.run = None
-        if run.stream.may_start_late:
+        if run.stream.is_in_doubt:
             self.cleanup.expect_late_calls()
         await self.cleanup.end_run(
             closed, (run.artifacts, *run.requests.unsettled, *notices, *late), held_seq=inbox.held_seq

@@ -70,14 +70,19 @@ class AnswerStream:
         self.is_allowed, self._keep, self._on_stopped = is_allowed, keep, on_stopped
         # The streams that no post completes.
         self.left: tuple[str, ...] = record.streams
-        # Whether a stream may exist whose ts is unknown.
-        self.is_in_doubt = False
-        # Whether a call that was given up may still start a stream.
-        self.may_start_late = False
+        # The number of calls that may start, or have started, a stream whose ts is unknown.
+        self.starts_in_doubt = 0
         first = self.first
         self.is_off = record.was_taken_over or first.is_shared or first.place.thread_ts is None
         self.is_off = self.is_off or bool(first.worker or first.key) or not background.options.stream
         self._part: _Part | None = None
+        # Parts that another text has replaced, with a call that is under way.
+        self._replaced: list[_Part] = []
+
+    @property
+    def is_in_doubt(self) -> bool:
+        """Whether a stream may exist, or may still be started by a call that was given up, whose ts is unknown."""
+        return self.starts_in_doubt > 0
 
     def on_text(self, number: int, at: int, text: str) -> None:
         """Take a text that begins at character `at` of the part with this number."""
@@ -115,6 +120,7 @@ class AnswerStream:
         if self._part is not None:
             await self._part.end()
         self._drop()
+        await asyncio.gather(*(each.end() for each in self._replaced))
 
     def remove_left(self) -> None:
         """Delete the streams of an earlier owner."""
@@ -126,6 +132,7 @@ class AnswerStream:
             self._part.cancel()
             for each in self._part.messages:
                 self._discard(each.ts)
+            self._replaced = [each for each in (*self._replaced, self._part) if each.is_calling]
         self._part = None
 
     def _discard(self, ts: str) -> None:
@@ -165,6 +172,10 @@ class _Part:
         self._is_full = False
         self._changed, self._ended = asyncio.Event(), asyncio.Event()
         self._task: asyncio.Task[None] | None = None
+
+    @property
+    def is_calling(self) -> bool:
+        return self._task is not None and not self._task.done()
 
     def add(self, at: int, text: str) -> None:
         if at < len(self.text):  # another text replaces it
@@ -232,16 +243,13 @@ class _Part:
 
     async def _start(self) -> None:
         stream, (fence, language) = self._stream, _open_fence(self.sent)
-        was_in_doubt, stream.is_in_doubt = stream.is_in_doubt, True
+        stream.starts_in_doubt += 1  # and for good, if the call is cancelled or its outcome is unknown
         try:
             ts = await streams.start(stream.client, stream.first, stream.persona, self._slot, stream.lease.confirm)
-        except asyncio.CancelledError:
-            stream.may_start_late = True
-            raise
         except (CallCancelled, SlackCallFailed) as e:
-            stream.is_in_doubt = was_in_doubt or (isinstance(e, SlackCallFailed) and e.is_transient)
+            stream.starts_in_doubt -= not (isinstance(e, SlackCallFailed) and e.is_transient)
             raise
-        stream.is_in_doubt = was_in_doubt
+        stream.starts_in_doubt -= 1
         self._began_s, self._is_full = asyncio.get_running_loop().time(), False
         self.messages.append(Streamed(ts, at=len(self.sent), opening=f"{fence}{language}\n" if fence else ""))
         await stream.started(ts)

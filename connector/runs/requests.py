@@ -13,7 +13,7 @@ import structlog
 
 from connector import texts
 from connector.events import RequestAddress
-from connector.protocols import ALLOW, PersonAnswer, Sharing, StateChanges
+from connector.protocols import ALLOW, PersonAnswer, Sharing
 from connector.records import AnsweredRequest, RequestRecord
 from connector.runs.posts import files_post, request_post, service_post
 from connector.runs.request_view import answer_line, answered_content, file_of, waiting_content, who_may
@@ -21,7 +21,7 @@ from connector.slack_api.errors import SlackCallFailed
 from connector.slack_api.rate_limiter import CallSlot, Priority
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Awaitable, Callable, Mapping, Sequence
 
     from connector.events import RequestClick, ThreadAddress
     from connector.protocols import ConversationLease, End, PersonRequest, SharedFile
@@ -46,7 +46,8 @@ class Requests:
     them.
 
     Args:
-        record: returns the run's record; `keep` replaces fields of it, by name.
+        record: returns the run's record; `keep` replaces fields of it, by name; `store` stores it, and the ends of
+            closed entries with it.
         on_change: called when the run begins or ceases to wait for people.
     """
 
@@ -57,6 +58,7 @@ class Requests:
         workspace: WorkspaceContext,
         record: Callable[[], RunRecord],
         keep: Callable[..., None],
+        store: Callable[..., Awaitable[None]],
         on_change: Callable[[], None],
     ) -> None:
         self._lease = lease
@@ -67,6 +69,7 @@ class Requests:
         self._home = workspace.home
         self._record = record
         self._keep = keep
+        self._store_record = store
         self._on_change = on_change
         # The answers that the run waits for, by key.
         self._expected: dict[str, asyncio.Future[None]] = {}
@@ -152,7 +155,7 @@ class Requests:
         if is_first := record.answer is None:
             answer = replace(answer, at_s=self._background.now_s())
             self._set(replace(record, answer=answer))
-        await self._lease.write(StateChanges(run=asdict(self._record()), closed=closed or {}))
+        await self._store_record(closed)
         record = self._record().requests[key]
         if is_first:
             given = {"kind": answer.kind, "by": answer.by, "chosen": answer.chosen}
@@ -190,7 +193,7 @@ class Requests:
             return texts.TOO_LATE
         if allows and len(by) < record.request.needed:
             self._set(replace(self._record().requests[click.key], votes=by))
-            await self._lease.write(StateChanges(run=asdict(self._record()), closed=closed))
+            await self._store_record(closed)
             self._show_answer(click.key)
             return ""
         if click.ts and not record.ts:  # an earlier owner posted it
@@ -260,7 +263,7 @@ class Requests:
         if record.answer is None:  # a rule allows it by now
             self._void(record, texts.ALLOWED_BY_RULE)
         self._set(replace(self._record().requests[record.key], has_begun=True))
-        await self._lease.write(StateChanges(run=asdict(self._record())))
+        await self._store_record()
         return None
 
     async def sharing(self) -> Sharing:

@@ -30,10 +30,10 @@ from connector.slack_api.client import key_of
 from connector.slack_api.errors import error_boundary
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Mapping
 
     from connector.events import Consent, ThreadAddress
-    from connector.protocols import ConversationLease, Participation, ThreadFacts
+    from connector.protocols import ConversationLease, End, Participation, ThreadFacts
     from connector.records import BackupGap, PendingMessage, RunArtifacts, RunRecord
     from connector.runs.inbox import Inbox
     from connector.runs.posts import Post
@@ -110,6 +110,7 @@ class SlackRun:
             workspace,
             lambda: self.record,
             self._keep,
+            self._store_record,
             self._on_requests,
         )
         self.status = RunStatus(
@@ -132,6 +133,8 @@ class SlackRun:
             on_stopped=self._on_stream_stopped,
         )
         self.summary: RunSummary | None = None
+        # From the moment at which its end is being stored.
+        self.has_ended = False
         # The text that is being added to the outbox, or was added last.
         self._adding: asyncio.Task[None] | None = None
         self._lease = lease
@@ -275,7 +278,13 @@ class SlackRun:
     async def _store(self, **changes: Any) -> None:
         """Replace fields of the record, and store it."""
         self._keep(**changes)
-        await self._lease.write(StateChanges(run=asdict(self.record)))
+        await self._store_record()
+
+    async def _store_record(self, closed: Mapping[int, End] | None = None) -> None:
+        """Store the record, unless the run has ended: a late call reports to it, and another run may be stored."""
+        run = None if self.has_ended else asdict(self.record)
+        if run is not None or closed:
+            await self._lease.write(StateChanges(run=run, closed=closed or {}))
 
     def _on_stream_stopped(self) -> None:
         """Stop the run: a person has stopped its stream, and no event has told who."""
@@ -321,7 +330,7 @@ class SlackRun:
             LeaseLost: another process owns the conversation.
         """
         if not self.record.was_taken_over:
-            await self._lease.write(StateChanges(run=asdict(self.record)))
+            await self._store_record()
         self.stream.remove_left()
         async with self.outbox.delivering():
             if isinstance(self._start_mode, Finished):

@@ -148,6 +148,28 @@ async def test_a_stream_whose_start_was_not_answered_is_removed(process):
         await completed(later, SHOWN)
 
 
+async def test_a_stream_of_a_replaced_text_that_is_reported_late_costs_no_later_run_its_answer(process, sessions):
+    options = {"options": SlackOptions(stream=True), "calls_late_s": 0.3}
+    async with process(**options) as chat:
+        thread = await chat.start_shown()
+        start = chat.hold(START)
+        await written(thread, "Now I look it up. ")
+        await start.reached.wait()
+        await written(thread, "Here it is. ", part=2)  # the text before was for the agent only
+        await thread.run.answer("Here it is. So.", part=2)
+        await thread.ended()
+        await thread.say("and now?")
+        await thread.next_run()
+        await thread.status()
+        await thread.run.deliver()
+        start.set()
+        await chat.acknowledged()
+    async with process(**options):
+        run = await sessions.next_run()
+        await run.answer("Now it is so.")
+        await shown(thread, "Here it is. So.", "Now it is so.")
+
+
 async def test_a_workspace_without_streams_is_asked_once(chat):
     thread = await chat.start_shown()
     chat.fail(START, ErrorResponse("unknown_method"))
