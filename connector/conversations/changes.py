@@ -58,10 +58,14 @@ async def apply_edit(state: ConversationState, entry: InboxEntry, edit: PendingM
     await _drop_files(state, target, dropped)
     record = asdict(run.record) if run is not None and run.first.id == edited.id else None
     closed: dict[int, End] = {**_without_corrections(state, message_id), entry.seq: "done"}
+    replaced = {target.seq: asdict(edited)}
     # A message that was edited after a stop counts as newer to the next owner, unless it is known to be held.
+    if run is None and inbox.is_held(edited):
+        notices = state.notices_of_held()  # the next owner counts what is held as announced
+        await state.cleanup.end_run(closed, notices, held_seq=inbox.latest_held_seq(), replaced=replaced)
+        return
     held_seq = inbox.latest_held_seq() if inbox.is_held(edited) else None
-    changes = StateChanges(run=record, replaced={target.seq: asdict(edited)}, closed=closed, held_seq=held_seq)
-    await state.lease.write(changes)
+    await state.lease.write(StateChanges(run=record, replaced=replaced, closed=closed, held_seq=held_seq))
     if has_new_files and run is not None and target.id in inbox.waiting:
         inbox.take_back_one(target.id)
         run.steering.add(edited)

@@ -95,7 +95,7 @@ class ConversationState:
         late, self._late_notices = self._late_notices, []
         closed.update(self._late_closed)
         self._late_closed = {}
-        notices = self._notices_of_held()
+        notices = self.notices_of_held()
         self.run = None
         if run.stream.is_in_doubt:
             self.cleanup.expect_late_calls()
@@ -168,10 +168,10 @@ class ConversationState:
 
     async def announce_held(self) -> None:
         """Post a notice about messages that arrived after the stop that holds them, if there are any."""
-        if notices := self._notices_of_held():
+        if notices := self.notices_of_held():
             await self.cleanup.end_run({}, notices, held_seq=self.inbox.held_seq)
 
-    def _notices_of_held(self) -> list[Notice]:
+    def notices_of_held(self) -> list[Notice]:
         """Return the notices to post; `held_seq`, stored with them, tells the next owner which messages they count."""
         held = self.inbox.announce_held_back()
         return [Notice(held[-1].message, f"{held[-1].id}:held", texts.held_back(len(held)))] if held else []
