@@ -260,7 +260,8 @@ class Cleanup:
     async def _undo_late_calls(self, item: Item) -> None:
         """Wait until no late call of an earlier owner can arrive, then remove the effects of such calls."""
         self._to_search.append(item)
-        await self._background.sleep_until(self._calls_late_until_s)
+        while asyncio.get_running_loop().time() < (until_s := self._calls_late_until_s):  # it may be put off
+            await self._background.sleep_until(until_s)
         async with self._search_lock:
             if item in self._to_search:
                 items, self._to_search = self._to_search, []

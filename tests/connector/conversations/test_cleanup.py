@@ -148,6 +148,18 @@ async def test_the_end_of_the_process_does_not_wait_for_the_check():
 
 
 @in_virtual_time
+async def test_a_stream_that_was_given_up_is_searched_for_only_when_it_can_no_longer_arrive():
+    slack, lease = FakeWebClient(), Lease(Claim(2, entries=(STOP,)))
+    async with cleaning(slack, lease) as cleanup:
+        cleanup.answer(STOP, ThreadNotice(MESSAGE, "Nothing is running."))
+        await asyncio.sleep(10)
+        cleanup.expect_late_calls()
+        await cleanup.end_run({}, (replace(ARTIFACTS, is_inherited=True),))
+        await all_done(cleanup)
+    assert slack.times_s("conversations.replies")[-1] >= 25.0
+
+
+@in_virtual_time
 async def test_the_entry_of_an_inherited_reply_is_open_until_no_late_call_can_arrive():
     slack, lease = FakeWebClient(), Lease(Claim(2, entries=(STOP,)))
     async with cleaning(slack, lease) as cleanup:
