@@ -363,12 +363,12 @@ class Intake:
         pending = pending_of(message, routed, change.event_ts, change.id)
         if isinstance(change, MessageEdit):
             pending = replace(pending, old_files=tuple(each.id for each in before.files))
-        written = asdict(pending)
+        written, changed = asdict(pending), {f"{CHANGED}{message.ts}": change.event_ts}
         if placeholder is not None and _is_fresh(change) and not is_stop_word(prompt):
             # The message's own event, if it arrives later, is a duplicate of this entry.
-            facts = await self._admitter.facts_of(message) if placeholder == "message" else None
-            await self._runs.admit(conversation_id, InboxEntry(message.id, placeholder, written), instance.name, facts)
-        changed = {f"{CHANGED}{message.ts}": change.event_ts}
+            facts = await self._admitter.facts_of(message) if placeholder == "message" else {}
+            entry = InboxEntry(message.id, placeholder, written)
+            await self._runs.admit(conversation_id, entry, instance.name, {**facts, **changed})
         await self._runs.admit(conversation_id, InboxEntry(change.id, kind, written), facts=changed)
 
     async def on_reaction(self, reaction: ReactionAdded, actor: Actor) -> None:

@@ -59,6 +59,28 @@ async def test_a_reply_that_arrived_in_an_older_version_before_its_mention_is_re
     assert run.texts == ["and its tests", "and the docs"]
 
 
+@pytest.mark.parametrize("is_delivered", [False, True])
+async def test_an_edit_that_is_older_than_the_admitted_version_changes_nothing(chat, is_delivered):
+    thread, deliveries = await chat.start_shown(), chat.slack.deliveries
+    await chat.acknowledged()
+    deliveries.next(HeldUntil(mention_arrives := asyncio.Event()), times=2)
+    await thread.say("@alpha and I?", "ben")
+    reply = await thread.say("one", "ben")
+    await chat.slack.until(lambda _: chat.slack.socket_mode.delivery.outstanding == 2)
+    deliveries.next(HeldUntil(edit_arrives := asyncio.Event()))
+    for words in ("two", "three"):
+        await chat.ben.edit("general", reply, words)
+    await chat.slack.until(lambda _: chat.slack.socket_mode.delivery.outstanding == 3)
+    mention_arrives.set()
+    await thread.run.injected("and I?", "three")
+    if is_delivered:
+        await thread.run.deliver()
+    edit_arrives.set()
+    await chat.acknowledged()
+    await thread.inject("the next one")
+    assert thread.run.texts == ["and I?", "three", "the next one"]
+
+
 @pytest.mark.parametrize("is_root", [True, False])
 async def test_a_reply_to_a_mention_that_a_dead_process_received_is_for_its_instance(process, slack, sessions, is_root):
     chat = Chat(slack, sessions)
