@@ -9,7 +9,7 @@ from typing import Literal
 
 from connector.events import is_stop_word
 
-Effect = Literal["private", "thread", "log"]
+Effect = Literal["private", "thread", "log", "stop"]
 # The least likeness of a word to a command: alone, and with arguments, since other words may follow it by chance.
 _ALIKE_ALONE, _ALIKE = 0.7, 0.85
 
@@ -23,7 +23,7 @@ class Verb:
             with `TEXT`: anything.
         help: one sentence.
         effect: `private`: it is answered to its author only; `thread`: it changes who answers in the thread; `log`: the
-            owner of the conversation carries it out on the log.
+            owner of the conversation carries it out on the log; `stop`: it stops a worker or sub-agents.
         is_steering: whether it needs the right to steer, since it changes the history that the agent reads.
         begins: whether it may begin a thread with an agent.
     """
@@ -57,6 +57,7 @@ class Verb:
 # The word that undoes `!model NAME`.
 DEFAULT_MODEL = "default"
 RECIPE_HELP = "runs a recipe with these inputs, shows or cancels those that run, or lists all."
+STOP_HELP = "stops the run, or only the sub-agent or worker NAME; a second one stops it at once."
 SCHEDULE_HELP = "lists the schedules; or sends TEXT to the agent at a time (`in 2 weeks`, `0 9 * * 1`); or removes one."
 MEMORY_HELP = "lists the facts kept for this channel; or adds, changes or forgets one; or posts all as a file."
 VERBS = {
@@ -64,9 +65,14 @@ VERBS = {
     for verb in (
         Verb("help", "", "lists the commands."),
         Verb("status", "", "shows the active run of this thread, and the number of pending messages."),
-        Verb("stop", "[NAME]", "stops the run, or only the sub-agent or worker NAME; a second one stops it at once."),
+        Verb(
+            "stop",
+            "[NAME]",
+            "stops the run, or only the sub-agent or worker NAME; a second one stops it at once.",
+            "stop",
+        ),
         Verb("workers", "", "lists the workers of this thread."),
-        Verb("worker", "stop ID", "stops a worker, or with `all` every worker of this thread."),
+        Verb("worker", "stop ID", "stops a worker, or with `all` every worker of this thread.", "stop"),
         Verb("recipe", "run NAME INPUT=TEXT | status [ID] | cancel ID | list", RECIPE_HELP, "log", True, True),
         Verb("cost", "", "shows the tokens and the cost of this conversation."),
         Verb("approvals", "", "lists the pending approvals."),

@@ -9,7 +9,7 @@ from uuid import uuid4
 
 from connector.events import OPERATOR, StopRequest, ThreadAddress
 from connector.protocols import InboxEntry
-from connector.records import PendingMessage, ThreadNotice
+from connector.records import PendingMessage, ThreadNotice, stop_entry
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -51,7 +51,7 @@ async def admit_stop(admit: Admit, conversation_id: str, run: RunRecord) -> None
     """
     at = f"{max(time.time(), float(run.newest_ts)):.6f}"  # the clock of this machine may be slow
     stop = StopRequest(f"{OPERATOR}:{uuid4().hex}", OPERATOR, at, run=run.id)
-    await admit(conversation_id, InboxEntry(stop.id, "stop", asdict(stop)))
+    await admit(conversation_id, stop_entry(stop))
 
 
 def _message(conversation_id: str, text: str) -> SlackMessage:

@@ -6,17 +6,14 @@ Inbox entries are accepted messages, stops, mentions without text, and requests 
 from __future__ import annotations
 
 from collections.abc import Mapping  # noqa: TC003 - of a field that pydantic reads
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal, Self
+from dataclasses import asdict, dataclass, field
+from typing import Any, Literal, Self
 
 from pydantic import TypeAdapter
 
 from connector.events import Consent, RequestClick, SlackMessage, StopRequest, ThreadAddress, Ts
 from connector.formatting.content import use_of
-from connector.protocols import AGAIN, PersonAnswer, PersonRequest
-
-if TYPE_CHECKING:
-    from connector.protocols import InboxEntry
+from connector.protocols import AGAIN, InboxEntry, PersonAnswer, PersonRequest
 
 # Errors that parsing a record or an event of another format can raise.
 UNREADABLE = (AttributeError, KeyError, TypeError, ValueError)
@@ -175,6 +172,11 @@ class LogCommand:
 _COMMAND = TypeAdapter(LogCommand)
 _MESSAGE, _STOP, _NOTICE = TypeAdapter(PendingMessage), TypeAdapter(StopRequest), TypeAdapter(ThreadNotice)
 _CATCH_UP, _CONSENT, _CLICK = TypeAdapter(ThreadCatchUp), TypeAdapter(Consent), TypeAdapter(RequestClick)
+
+
+def stop_entry(stop: StopRequest) -> InboxEntry:
+    """Return the inbox entry of a stop; duplicates are detected by its id."""
+    return InboxEntry(stop.id, "stop", {name: value for name, value in asdict(stop).items() if value is not None})
 
 
 def parse_entry(  # noqa: PLR0911 - a case for each kind

@@ -116,6 +116,12 @@ class Router:
         takes_part = thread.agent is not None and thread.takes_part(message.user, message.ts)
         return routed if takes_part and not thread.is_muted(message.ts) else None
 
+    async def facts_of(self, message: SlackMessage) -> dict[str, str]:
+        """Return the facts of a message to an agent: a person takes part in the thread, a bot uses an exchange."""
+        if not message.bot:
+            return {f"person:{message.user}": message.ts, "people": message.ts}
+        return (await self.thread_of(message)).exchange(message.ts, self.bots.exchanges)
+
     async def may_steer_only(self, message: SlackMessage) -> bool:
         """Return whether a reply that is not answered is for an active run, because anyone may steer there."""
         if message.bot:

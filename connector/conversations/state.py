@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
 from html import unescape
 from typing import TYPE_CHECKING
 
@@ -19,6 +18,7 @@ from connector.records import (
     RunRecord,
     UnreadableEntry,
     parse_run_record,
+    stop_entry,
 )
 from connector.runs.inbox import Inbox
 from connector.runs.posts import service_post, stored_post
@@ -140,8 +140,7 @@ class ConversationState:
         # A worker began by the clock of a machine, which may be ahead of Slack's.
         at = f"{max(float(at), self.workspace.background.now_s()):.6f}"
         stop = StopRequest(request_id, user, at)
-        data = {name: value for name, value in asdict(stop).items() if value is not None}
-        await self.workspace.runs.admit(worker.conversation_id, InboxEntry(stop.id, "stop", data))
+        await self.workspace.runs.admit(worker.conversation_id, stop_entry(stop))
 
     async def drop_stopped_order(self) -> None:
         """Withdraw the order of a worker that was stopped before its order was stored."""

@@ -8,13 +8,13 @@ import time
 from contextlib import suppress
 from dataclasses import asdict, replace
 from itertools import compress
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 from weakref import WeakValueDictionary
 
 import structlog
 
 from connector import texts
-from connector.commands import DEFAULT_MODEL, InvalidCommand, ThreadCommand, command_of
+from connector.commands import ThreadCommand, command_of
 from connector.events import (
     BY_WORD,
     WORKER_ID,
@@ -26,6 +26,8 @@ from connector.events import (
     plain_text,
 )
 from connector.inbound.access_policy import MAX_NAMES, AccessPolicy, AccessRules, Actor, LatestEntries
+from connector.inbound.stored_commands import StoredCommands
+from connector.inbound.unrouted import UnroutedReplies
 from connector.observer import Observer
 from connector.protocols import CHANGED, InboxEntry
 from connector.records import (
@@ -37,88 +39,28 @@ from connector.records import (
     UnreadableEntry,
     parse_entry,
     parse_run_record,
+    stop_entry,
 )
 from connector.slack_api.errors import SlackCallFailed
 from connector.slack_api.rate_limiter import CallSlot, Priority
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Mapping
+    from collections.abc import Callable, Mapping
     from typing import Any
 
     from connector.events import SlackMessage, ThreadAddress
-    from connector.protocols import Instance, RunService, ThreadFacts, Workers
+    from connector.protocols import Instance, RunService, Workers
     from connector.routing import Router
     from connector.runs.background_tasks import BackgroundTasks
 
     Routed = tuple[Instance, str]
-    OnCommand = Callable[[SlackMessage, ThreadCommand | InvalidCommand, ThreadFacts], Awaitable[None]]
 
 log = structlog.get_logger(__name__)
 
 # A root mention whose event is older than this on arrival was delivered late, or again.
 _LATE_S = 5.0
-_MAX_UNROUTED = 1_000
 # A message that begins with the id of a worker.
 _TO_WORKER = re.compile(rf"@?({WORKER_ID.pattern})[:,]?\s+(?=\S)", re.IGNORECASE)
-
-
-class UnroutedReply(NamedTuple):
-    """A reply that is for no agent, its author (access not checked), and the time of its last edit."""
-
-    reply: SlackMessage
-    actor: Actor
-    edited_ts: str
-
-
-class UnroutedReplies:
-    """The latest replies that were for no agent: the mention that calls an agent into their thread may arrive later."""
-
-    def __init__(self) -> None:
-        # `None`: the reply was deleted.
-        self._replies: LatestEntries[UnroutedReply | None] = LatestEntries(_MAX_UNROUTED)
-
-    def add(self, reply: SlackMessage, actor: Actor, edited_ts: str = "") -> None:
-        """Store a reply, unless it was deleted or a later edit of it is known."""
-        new = UnroutedReply(reply, actor, edited_ts)
-        known = self._replies.get(reply.id, new)
-        if known is not None and edited_ts >= known.edited_ts:
-            self._replies[reply.id] = new
-
-    def edit(self, reply: SlackMessage, actor: Actor, edited_ts: str) -> None:
-        """Replace a reply by its edited version, if the reply is stored."""
-        if reply.id in self._replies:
-            self.add(reply, actor, edited_ts)
-
-    def has(self, reply_id: str) -> bool:
-        return reply_id in self._replies
-
-    def drop(self, reply_id: str) -> None:
-        """Remove a deleted reply, and ignore it if it arrives later."""
-        self._replies[reply_id] = None
-
-    def was_deleted(self, reply_id: str) -> bool:
-        return reply_id in self._replies and self._replies[reply_id] is None
-
-    def latest(self, reply: SlackMessage) -> tuple[SlackMessage, str]:
-        """Return the latest version of a reply whose edit may have arrived before it, and the time of that edit."""
-        known = self._replies.get(reply.id)
-        return (reply, "") if known is None else (known.reply, known.edited_ts)
-
-    def after(self, conversation_id: str, ts: str) -> list[UnroutedReply]:
-        """Return the replies of a conversation posted after `ts`, oldest first."""
-        found = [
-            each
-            for each in filter(None, self._replies.values())
-            if each.reply.place.conversation_id == conversation_id and float(each.reply.ts) > float(ts)
-        ]
-        return sorted(found, key=lambda each: float(each.reply.ts))
-
-    def take_after(self, conversation_id: str, ts: str) -> list[UnroutedReply]:
-        """Remove and return the replies of a conversation posted after `ts`, oldest first."""
-        found = self.after(conversation_id, ts)
-        for each in found:
-            del self._replies[each.reply.id]
-        return found
 
 
 class Admitter:
@@ -157,8 +99,7 @@ class Admitter:
         self._runs = runs
         self._bot_user = bot_user
         self.workers = workers
-        # Carries out a command; `Intake` sets it.
-        self.on_command: OnCommand | None = None
+        self.commands = StoredCommands(router, runs, workers, tasks.now_s)
         self._now_s = now_s
         # Each lock lives as long as an event uses it.
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
@@ -228,7 +169,7 @@ class Admitter:
             return False
         if not await self.is_allowed(replace(actor, user=message.user, home=home_of(found), is_bot=bool(message.bot))):
             return False
-        if not await self._carry_out(message):
+        if not await self._is_command(message):
             await self.admit(message, routed, actor, message.ts, edited_ts_of(found))
         return True
 
@@ -238,8 +179,7 @@ class Admitter:
 
     async def stop(self, conversation_id: str, stop: StopRequest) -> None:
         """Store a stop. All ways to stop a run end here; duplicates are detected by id."""
-        data = {name: value for name, value in asdict(stop).items() if value is not None}
-        await self._runs.admit(conversation_id, InboxEntry(stop.id, "stop", data))
+        await self._runs.admit(conversation_id, stop_entry(stop))
 
     async def stop_in_dm(self, stop: StopRequest, place: ThreadAddress) -> str:
         """Stop the only run of a direct message channel, for a stop outside of its thread; return the answer to it.
@@ -320,16 +260,18 @@ class Admitter:
             return message, routed, ""
         return addressed, (self._router.instance(worker.instance), prompt[match.end() :]), worker.title
 
-    async def _carry_out(self, message: SlackMessage) -> bool:
-        """Carry out a command that was found before its event arrived. Return whether the message is one."""
+    async def _is_command(self, message: SlackMessage) -> bool:
+        """Return whether a message that was found, perhaps before its event arrived, is a command; store it then.
+
+        A private answer comes with the event only: it may have been given.
+        """
         command = None if message.bot else command_of(plain_text(message.text, self._bot_user))
-        if command is None or self.on_command is None:
-            return False
-        await self.on_command(message, command, await self._router.thread_of(message))
-        return True
+        if isinstance(command, ThreadCommand):
+            await self.commands.store(message, command, await self._router.thread_of(message))
+        return command is not None
 
     async def _store_entry(self, message: SlackMessage, routed: Routed, edited_ts: str = "") -> None:
-        if await self._carry_out(message):
+        if await self._is_command(message):
             return
         message, routed, title = await self.to_worker(message, routed)
         conversation_id = message.place.conversation_id
@@ -342,12 +284,12 @@ class Admitter:
         else:
             answer = ThreadNotice(message, texts.unreadable(message.unreadable) if message.unreadable else "")
             mention = InboxEntry(f"{message.id}:mention", "mention", asdict(answer))
-            await self._runs.admit(conversation_id, mention, routed[0].name, await self.facts_of(message))
+            await self._runs.admit(conversation_id, mention, routed[0].name, await self._router.facts_of(message))
 
     async def _store_message(self, inbound: PendingMessage) -> bool:
         """Store a message; return False if the inbox has it already."""
         entry, message = InboxEntry(inbound.id, "message", asdict(inbound)), inbound.message
-        conversation_id, facts = message.place.conversation_id, await self.facts_of(message)
+        conversation_id, facts = message.place.conversation_id, await self._router.facts_of(message)
         if inbound.edited_ts:
             facts[f"{CHANGED}{message.ts}"] = inbound.edited_ts
         is_new = await self._runs.admit(conversation_id, entry, inbound.instance, facts)
@@ -366,41 +308,6 @@ class Admitter:
             edit = replace(inbound, id=f"{message.id}:edit:{edited_ts}", old_files=files)
             facts = {f"{CHANGED}{message.ts}": edited_ts}
             await self._runs.admit(conversation_id, InboxEntry(edit.id, "edit", asdict(edit)), facts=facts)
-
-    async def command(self, message: SlackMessage, command: ThreadCommand, thread: ThreadFacts) -> None:
-        """Store a command of a person who takes part in the thread; it has effect from now on, at all processes."""
-        notice, agent, facts = ThreadNotice(message), None, await self.facts_of(message)
-        match command:
-            case ThreadCommand("instance", name) if name.lower() in map(str.lower, self._router.names()):
-                agent = self._router.instance(name).name
-                notice = replace(notice, text=texts.handed_over(self._router.instance(name).persona.name))
-            case ThreadCommand("instance"):
-                notice = replace(notice, text=texts.no_instance(self._router.names()))
-            case ThreadCommand("model", name):
-                models = self._router.instance(thread.agent or "").models
-                found = next((each for each in models if each.lower() == name.lower()), "")
-                if found or (name.lower() == DEFAULT_MODEL and models):
-                    facts[f"model:{found}"] = message.ts
-                    notice = replace(notice, text=texts.model_chosen(found or models[0]))
-                else:
-                    notice = replace(notice, text=texts.models(models, thread.model, name))
-            case _ if message.direct:
-                notice = replace(notice, text=texts.NOT_MUTED)
-            case ThreadCommand("mute"):
-                facts[f"muted:{message.ts}"] = message.ts
-                notice = replace(notice, text=texts.MUTED, muted_ts=message.ts)
-            case ThreadCommand("unmute"):
-                facts[f"unmuted:{message.ts}"] = message.ts
-                notice = replace(notice, text=texts.UNMUTED, unmuted_ts=thread.last_muted)
-        agent = agent or thread.agent or (await self._router.resolve(message))[0].name
-        entry = InboxEntry(message.id, "notice", asdict(notice))
-        await self._runs.admit(message.place.conversation_id, entry, agent, facts)
-
-    async def facts_of(self, message: SlackMessage) -> dict[str, str]:
-        """Return the facts of a message to an agent: a person takes part in the thread, a bot uses an exchange."""
-        if not message.bot:
-            return {f"person:{message.user}": message.ts, "people": message.ts}
-        return (await self._router.thread_of(message)).exchange(message.ts, self._router.bots.exchanges)
 
     async def leave_unanswered(self, message: SlackMessage) -> None:
         """Log the id of a bot that may not be answered; of another one, say once that the thread waits for a person."""

@@ -62,36 +62,11 @@ class Commands:
         if isinstance(command, InvalidCommand):
             self._answer(message, command.answer)
             return
-        verb = VERBS[command.kind]
-        if verb.effect == "thread":
-            await self._admitter.command(message, command, thread)
-        elif verb.effect == "private":
+        if VERBS[command.kind].effect == "private":
             place = message.place
             self._workspace.background.spawn(self._answer_by(message, command, place, thread))
-        elif thread.agent is None and not verb.begins:
-            self._answer(message, texts.NOTHING_RUNS)
-        elif (
-            thread.agent
-            and verb.is_steering
-            and (refusal := self.refusal(message.user, message.ts, message.place, thread))
-        ):
-            self._answer(message, refusal)
-        else:
-            agent = thread.agent or (await self._workspace.router.resolve(message))[0].name
-            entry = LogCommand(command.kind, message.user, message.ts, agent, command.argument)
-            facts = await self._admitter.facts_of(message)
-            stored = InboxEntry(message.id, "command", asdict(entry))
-            await self._workspace.runs.admit(message.place.conversation_id, stored, agent, facts)
-
-    def refusal(self, user: str, ts: str, place: ThreadAddress, thread: ThreadFacts) -> str:
-        """Return why a user may not change the log of a thread, by the policy of `steer`; blank: they may."""
-        router = self._workspace.router
-        steerers = router.participation(router.instance(thread.agent or ""), place.channel).steerers
-        if is_direct(place.channel) or steerers == "anyone":
-            return ""
-        if steerers == "owner":
-            return "" if user == thread.owner else texts.ONLY_OWNER
-        return "" if thread.takes_part(user, ts) else texts.ONLY_PARTICIPANTS
+        elif answer := await self._admitter.commands.store(message, command, thread):
+            self._answer(message, answer)
 
     async def status(self, channel: str, conversation_id: str | None = None) -> str:
         """Return the active runs of a channel (`team:channel`), or of one conversation, in Slack's markup."""
@@ -204,7 +179,7 @@ class Commands:
         history = self._workspace.history
         if thread.agent is None or history is None:
             self.whisper(place, shortcut.user, texts.NO_AGENT_HERE, **reply)
-        elif refusal := self.refusal(shortcut.user, shortcut.at, place, thread):
+        elif refusal := self._admitter.commands.refusal(shortcut.user, shortcut.at, place, thread):
             self.whisper(place, shortcut.user, refusal, **reply)
         elif shortcut.kind == FORK:
             text = plain_text(shortcut.text, self._workspace.router.bot_user)
@@ -227,7 +202,7 @@ class Commands:
         place, thread = await self._conversation(where)
         if answer is None or reward is not None or thread.agent is None:
             return
-        if refusal := self.refusal(reaction.user, reaction.event_ts, place, thread):
+        if refusal := self._admitter.commands.refusal(reaction.user, reaction.event_ts, place, thread):
             self.whisper(place, reaction.user, refusal, thread_ts=place.thread_ts)
             return
         message_id = answer.prompt_id.partition(AGAIN)[0]
@@ -295,8 +270,6 @@ class Commands:
                     self._answer(message, await self.cost(agent, conversation_id))
                 case "workers":
                     self._answer(message, await self.workers(conversation_id))
-                case "worker" | "stop":
-                    await self._stop(message, command.argument)
                 case "approvals":
                     self._answer(
                         message, await self.approvals(message.user, f"{place.team}:{place.channel}", conversation_id)
@@ -308,22 +281,6 @@ class Commands:
         found = await workers.of_thread(conversation_id) if workers is not None else ()
         now_s = self._workspace.background.now_s()
         return "\n".join(texts.worker_line(each, now_s) for each in found[:_MOST_WORKERS]) or texts.NO_WORKERS
-
-    async def _stop(self, message: SlackMessage, name: str) -> None:
-        """Stop a worker (by its id), all workers of the thread, or the sub-agents of a name."""
-        place, workers = message.place, self._workspace.workers
-        found = await workers.of_thread(place.conversation_id) if workers is not None else ()
-        meant = [each for each in found if not each.ended_s and name.lower() in {"all", each.id}]
-        stop = StopRequest(f"{message.id}:named", message.user, message.ts)
-        for each in meant:
-            at = f"{max(float(message.ts), self._workspace.background.now_s()):.6f}"
-            await self._admitter.stop(each.conversation_id, replace(stop, id=f"{stop.id}:{each.id}", at=at))
-        if meant:
-            self._answer(message, texts.stopping_workers(len(meant)))
-        elif name.lower() == "all":
-            self._answer(message, texts.NO_WORKERS)
-        else:
-            await self._admitter.stop(place.conversation_id, replace(stop, agent=name, message=message))
 
     def _answer(self, message: SlackMessage, text: str) -> None:
         """Answer the author of a message in private, once."""

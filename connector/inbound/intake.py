@@ -149,7 +149,6 @@ class Intake:
     ) -> None:
         self._admitter = admitter
         self.commands = Commands(workspace, admitter, conversations.step_of)
-        admitter.on_command = self.commands.admit
         self._home = workspace.home
         self._message_actions = MessageActions(workspace, admitter)
         self._tasks = workspace.background
@@ -366,7 +365,7 @@ class Intake:
         written, changed = asdict(pending), {f"{CHANGED}{message.ts}": change.event_ts}
         if placeholder is not None and _is_fresh(change) and not is_stop_word(prompt):
             # The message's own event, if it arrives later, is a duplicate of this entry.
-            facts = await self._admitter.facts_of(message) if placeholder == "message" else {}
+            facts = await self._router.facts_of(message) if placeholder == "message" else {}
             entry = InboxEntry(message.id, placeholder, written)
             await self._runs.admit(conversation_id, entry, instance.name, {**facts, **changed})
         await self._runs.admit(conversation_id, InboxEntry(change.id, kind, written), facts=changed)

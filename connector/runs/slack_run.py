@@ -15,8 +15,8 @@ from connector import texts
 from connector.events import ALLOW_ACTION, DENY_ACTION, TIME_LIMIT, StopRequest
 from connector.formatting.content import one_line
 from connector.formatting.splitting import complete_sentences
-from connector.protocols import NO_TALK, InboxEntry, LeaseLost, Refused, RunFailed, StateChanges
-from connector.records import RunSummary, unknown_calls
+from connector.protocols import NO_TALK, LeaseLost, Refused, RunFailed, StateChanges
+from connector.records import RunSummary, stop_entry, unknown_calls
 from connector.runs.answer_stream import AnswerStream
 from connector.runs.message_files import MessageFiles
 from connector.runs.outbox import Outbox
@@ -295,8 +295,7 @@ class SlackRun:
         """Store a request to stop the run, once for each name. The owner of the conversation stops its workers, too."""
         at = f"{max(self._background.now_s(), float(self.record.newest_ts)):.6f}"  # this clock may be behind Slack's
         stop = StopRequest(f"{self.record.id}:{name}", user, at, run=self.record.id)
-        entry = InboxEntry(stop.id, "stop", asdict(stop))
-        self._background.spawn(self._runs.admit(self.place.conversation_id, entry))
+        self._background.spawn(self._runs.admit(self.place.conversation_id, stop_entry(stop)))
 
     @property
     def artifacts(self) -> RunArtifacts:

@@ -16,7 +16,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from connector.events import StopRequest, ThreadAddress
 from connector.protocols import InboxEntry, Worker
-from connector.records import PendingMessage, RunRecord, UnreadableEntry, parse_run_record
+from connector.records import PendingMessage, RunRecord, UnreadableEntry, parse_run_record, stop_entry
 from service.store.base import MOST_DOCUMENTS, thread_of
 
 if TYPE_CHECKING:
@@ -277,8 +277,7 @@ async def stop_worker(
 ) -> None:
     """Store a request to stop a worker: gracefully, or at once if it is the second one."""
     stop = StopRequest(f"{worker.conversation_id}:stop:{request}", user, f"{time.time():.6f}")
-    data = {name: value for name, value in asdict(stop).items() if value is not None}
-    await admit(worker.conversation_id, InboxEntry(stop.id, "stop", data))
+    await admit(worker.conversation_id, stop_entry(stop))
 
 
 async def are_workers_at_work(store: RunStore, conversation_id: str) -> bool:

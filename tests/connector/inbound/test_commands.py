@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import time
 
 import pytest
 from chat import ALPHA, Thread
 
 from connector import Instance, Participation
-from connector.protocols import LeftBehind
+from connector.protocols import LeftBehind, Worker
+from local_slack import HeldUntil
 
 
 def of(steerers: str) -> Instance:
@@ -136,3 +138,59 @@ async def test_without_stored_conversations_a_command_says_so(chat):
     thread = await answered(chat)
     await thread.say("!branches")
     await thread.contains("The conversations of this agent are not stored")
+
+
+async def read_again_by_a_catch_up(thread, *commands: str) -> asyncio.Event:
+    """Give commands that a late mention of Ben, older than they are, makes the service find again in the thread."""
+    chat = thread.chat
+    await chat.acknowledged()
+    chat.slack.deliveries.next(HeldUntil(arrives := asyncio.Event()), times=2)
+    await thread.say("@alpha and I?", "ben")
+    for each in commands:
+        await thread.say(each)
+    await chat.slack.until(lambda _: len(chat.calls("chat.postEphemeral")) == len(commands))
+    return arrives
+
+
+async def test_a_private_command_that_is_found_again_is_not_answered_again_by_another_replica(process):
+    async with process() as chat, process():
+        thread = await chat.start_shown()
+        commands = ("!status", "!help", "!cost", "!workers", "!approvals", "!statsu")
+        arrives = await read_again_by_a_catch_up(thread, *commands)
+        arrives.set()
+        await chat.acknowledged()
+        await thread.run.injected("and I?")
+        await thread.inject("the next one")
+        assert len(chat.calls("chat.postEphemeral")) == len(commands)
+
+
+class Workers:
+    """The workers of a thread."""
+
+    def __init__(self) -> None:
+        self.found: list[Worker] = []
+
+    async def of_thread(self, _conversation_id: str) -> tuple[Worker, ...]:
+        return tuple(self.found)
+
+    async def find(self, conversation_id: str) -> Worker | None:
+        return next((each for each in self.found if each.conversation_id == conversation_id), None)
+
+    def dispatch(self, name: str, thread) -> Worker:
+        parent = f"T0LOCAL:C0GENERAL:{thread.ts}"
+        self.found.append(Worker(name, f"{parent}:{name}", parent, "", "alpha", "", "", "U0ANA", time.time()))
+        return self.found[-1]
+
+
+async def test_a_command_that_is_found_again_stops_no_worker_that_was_dispatched_after_it(process, store):
+    workers = Workers()
+    async with process(workers=workers) as chat:
+        thread = await chat.start_shown()
+        earlier = workers.dispatch("w000001", thread)
+        arrives = await read_again_by_a_catch_up(thread, "!worker stop all")
+        later = workers.dispatch("w000002", thread)
+        arrives.set()
+        await chat.acknowledged()
+        await thread.run.injected("and I?")
+        assert (await store.record(earlier.conversation_id)).order
+        assert await store.record(later.conversation_id) is None
