@@ -345,13 +345,24 @@ class ThreadFacts:
 
     def is_muted(self, ts: str) -> bool:
         """Return whether the last command before this time was `!mute`."""
-        before = {at: name.startswith("muted") for name, at in self.latest.items() if _MUTES.match(name) and at <= ts}
-        return bool(before) and before[max(before)]
+        return next((is_mute for at, is_mute in reversed(self._mutes) if at <= ts), False)
+
+    def is_unmuted_after(self, ts: str) -> bool:
+        """Return whether there is an `!unmute` after this time."""
+        return any(at > ts and not is_mute for at, is_mute in self._mutes)
+
+    def mutes_before(self, ts: str) -> tuple[str, ...]:
+        """Return the ts of each `!mute` that an `!unmute` of this time ends."""
+        ended: tuple[str, ...] = ()
+        for at, is_mute in self._mutes:
+            if at < ts:
+                ended = (*ended, at) if is_mute else ()
+        return ended
 
     @property
-    def last_muted(self) -> str:
-        """The ts of the last `!mute`; blank: none."""
-        return max((ts for name, ts in self.latest.items() if name.startswith("muted")), default="")
+    def _mutes(self) -> list[tuple[str, bool]]:
+        """The ts of each `!mute` and `!unmute`, in order, and whether it is a `!mute`."""
+        return sorted((at, name.startswith("muted")) for name, at in self.latest.items() if _MUTES.match(name))
 
     def bots_may_write(self, ts: str, exchanges: int) -> bool:
         """Return whether a bot's message of this time is answered: at most this many without a person in between.

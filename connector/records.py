@@ -131,13 +131,13 @@ class ThreadCatchUp:
 class ThreadNotice:
     """A text to post where the message is; without one, the answer to a mention without text is a greeting.
 
-    `muted_ts` is the ts of a message that gets the reaction 🔇; the one at `unmuted_ts` loses it. Blank: none.
+    `muted_ts` is the ts of a message that gets the reaction 🔇, blank: none; those of `unmuted` lose it.
     """
 
     message: SlackMessage
     text: str = ""
     muted_ts: str = ""
-    unmuted_ts: str = ""
+    unmuted: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

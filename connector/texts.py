@@ -42,6 +42,7 @@ _CLOSED = {
 DONE = "Done."
 NO_ANSWER = "I am done and have nothing to add."
 NOTHING_RUNS = "Nothing is running here."
+EDITED_TO_COMMAND = "An edit is no command, and I no longer read this message. Write the command as a new one."
 READ_ALREADY = "👀 I have read that message already. To stop this run, put ❌ on its status, or write “stop”."
 NO_TEXT = "Hi! Tell me what I can do for you."
 MUTED = "🔇 From now on I answer only messages that mention me here. `!unmute` ends this."

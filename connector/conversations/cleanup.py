@@ -234,8 +234,8 @@ class Cleanup:
         client, message = self._background.client, answer.message
         if answer.muted_ts:
             await best_effort(client.react(message.channel, answer.muted_ts, _MUTE, CallSlot()))
-        if answer.unmuted_ts:
-            await best_effort(client.unreact(message.channel, answer.unmuted_ts, _MUTE))
+        for ts in answer.unmuted:
+            await best_effort(client.unreact(message.channel, ts, _MUTE))
         await self._reply(entry, Notice(message, f"{message.id}:reply", answer.text or texts.NO_TEXT))
 
     async def _carry_out(self, entry: InboxEntry, where: SlackMessage, work: Callable[[], Awaitable[str]]) -> None:

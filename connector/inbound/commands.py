@@ -60,13 +60,13 @@ class Commands:
     async def admit(self, message: SlackMessage, command: ThreadCommand | InvalidCommand, thread: ThreadFacts) -> None:
         """Carry out a command in a thread, or store it for the owner of the conversation."""
         if isinstance(command, InvalidCommand):
-            self._answer(message, command.answer)
+            self.answer(message, command.answer)
             return
         if VERBS[command.kind].effect == "private":
             place = message.place
             self._workspace.background.spawn(self._answer_by(message, command, place, thread))
         elif answer := await self._admitter.commands.store(message, command, thread):
-            self._answer(message, answer)
+            self.answer(message, answer)
 
     async def status(self, channel: str, conversation_id: str | None = None) -> str:
         """Return the active runs of a channel (`team:channel`), or of one conversation, in Slack's markup."""
@@ -262,16 +262,16 @@ class Commands:
         with error_boundary("command.failed", conversation=conversation_id):
             match command.kind:
                 case "help":
-                    self._answer(message, help_text())
+                    self.answer(message, help_text())
                 case "status":
-                    self._answer(message, await self.status(f"{place.team}:{place.channel}", conversation_id))
+                    self.answer(message, await self.status(f"{place.team}:{place.channel}", conversation_id))
                 case "cost":
                     agent = thread.agent or self._workspace.router.names()[0]
-                    self._answer(message, await self.cost(agent, conversation_id))
+                    self.answer(message, await self.cost(agent, conversation_id))
                 case "workers":
-                    self._answer(message, await self.workers(conversation_id))
+                    self.answer(message, await self.workers(conversation_id))
                 case "approvals":
-                    self._answer(
+                    self.answer(
                         message, await self.approvals(message.user, f"{place.team}:{place.channel}", conversation_id)
                     )
 
@@ -282,7 +282,7 @@ class Commands:
         now_s = self._workspace.background.now_s()
         return "\n".join(texts.worker_line(each, now_s) for each in found[:_MOST_WORKERS]) or texts.NO_WORKERS
 
-    def _answer(self, message: SlackMessage, text: str) -> None:
+    def answer(self, message: SlackMessage, text: str) -> None:
         """Answer the author of a message in private, once."""
         key = f"{message.id}:{message.text}"
         if key not in self._answered:

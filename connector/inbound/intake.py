@@ -210,7 +210,8 @@ class Intake:
             return False
         thread = await self._router.thread_of(message)
         takes_part = thread.agent is not None and thread.takes_part(message.user, message.ts)
-        if not (takes_part or self._router.is_addressed(message) or await self._router.may_steer_only(message)):
+        may_steer = takes_part or await self._router.may_steer_only(message)
+        if not (may_steer or await self._router.route(message)):
             return False
         if await self._admitter.is_allowed(actor, message):
             await self.commands.admit(message, command, thread)
@@ -284,6 +285,9 @@ class Intake:
                 routed = await self._router.resolve(message)
             if routed is not None and is_stop_word(routed[1]):
                 await self._stop_by_edit(edit, before)
+            elif routed is not None and not message.bot and command_of(routed[1]) is not None:
+                self.commands.answer(message, texts.EDITED_TO_COMMAND)
+                await self._store_change("withdrawal", edit, before, placeholder="withdrawal")
             elif routed is None or not (routed[1] or message.files or message.quoted):
                 await self._store_change("withdrawal", edit, before, placeholder="withdrawal")
             else:
@@ -337,8 +341,8 @@ class Intake:
         async with self._in_order(message.place.conversation_id):
             routed = await self._router.route(message)
             thread = await self._router.thread_of(message)
-            takes_part = thread.agent is not None and thread.takes_part(message.user, message.ts)
-            if not (routed or takes_part) or not await self._admitter.is_allowed(actor):
+            may_steer = thread.takes_part(message.user, message.ts) or await self._router.may_steer_only(message)
+            if not (routed or (thread.agent and may_steer)) or not await self._admitter.is_allowed(actor):
                 return
             if routed is not None:
                 await self._store_change("withdrawal", deletion, routed, placeholder="withdrawal")

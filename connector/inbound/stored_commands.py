@@ -86,10 +86,11 @@ class StoredCommands:
                 notice = replace(notice, text=texts.NOT_MUTED)
             case ThreadCommand("mute"):
                 facts[f"muted:{message.ts}"] = message.ts
-                notice = replace(notice, text=texts.MUTED, muted_ts=message.ts)
+                marked_ts = "" if thread.is_unmuted_after(message.ts) else message.ts
+                notice = replace(notice, text=texts.MUTED, muted_ts=marked_ts)
             case ThreadCommand("unmute"):
                 facts[f"unmuted:{message.ts}"] = message.ts
-                notice = replace(notice, text=texts.UNMUTED, unmuted_ts=thread.last_muted)
+                notice = replace(notice, text=texts.UNMUTED, unmuted=thread.mutes_before(message.ts))
         agent = agent or thread.agent or (await self._router.resolve(message))[0].name
         entry = InboxEntry(message.id, "notice", asdict(notice))
         await self._runs.admit(message.place.conversation_id, entry, agent, facts)

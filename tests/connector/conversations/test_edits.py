@@ -219,3 +219,14 @@ async def test_a_late_edit_does_not_override_a_newer_one_that_was_delivered_befo
         thread_read.set()
         await run.answer("ok")
         await thread.shows("ok")
+
+
+@pytest.mark.parametrize("words", ["!mute", "!new", "!status", "!statsu"])
+async def test_a_pending_message_that_is_edited_to_a_command_is_not_read_and_its_author_hears_why(chat, words):
+    thread = await chat.start_shown()
+    reply = await thread.inject("and this")
+    await thread.edit(reply, words)
+    await chat.slack.until(lambda ws: any("An edit is no command" in each.text for each in ws.whispers(thread.channel)))
+    await chat.acknowledged()
+    await thread.inject("the next one")
+    assert thread.run.texts == ["the next one"]

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 
 import pytest
 from chat import ALPHA, BETA, ENVELOPE, Thread
 
 from connector import ChannelRules, Instance, Participation, Persona
+from local_slack import HeldUntil
 
 
 def of(participation: Participation) -> Instance:
@@ -96,6 +98,35 @@ async def test_muted_only_mentions_are_answered_until_it_is_unmuted(chat):
     assert (run.prompt, talk_of(run)) == ("go on", [("Ana", "more talk")])
 
 
+async def test_an_unmute_ends_every_mute_before_it_and_none_after_it(chat):
+    thread = await chat.start_shown()
+    mutes = [await thread.say("!mute") for _ in range(2)]
+    for each in mutes:
+        await thread.marked(each, "mute")
+    await chat.acknowledged()
+    chat.slack.deliveries.next(HeldUntil(arrives := asyncio.Event()))
+    await thread.say("!unmute")
+    later = await thread.say("!mute")
+    await thread.marked(later, "mute")
+    arrives.set()
+    for each in mutes:
+        await thread.marked(each, "mute", gone=True)
+    assert thread.message(later).reacted("mute")
+
+
+async def test_a_mute_that_arrives_after_its_unmute_is_not_marked(chat):
+    thread = await chat.start_shown()
+    await chat.acknowledged()
+    chat.slack.deliveries.next(HeldUntil(arrives := asyncio.Event()))
+    mute = await thread.say("!mute")
+    await thread.say("!unmute")
+    await thread.contains("🔔")
+    arrives.set()
+    await thread.contains("🔇")
+    await chat.acknowledged()
+    assert not thread.message(mute).reacted("mute")
+
+
 async def test_only_the_owner_of_a_run_steers_it_if_the_policy_says_so(process):
     async with process(of(Participation(steerers="owner"))) as chat:
         thread = await chat.start()
@@ -108,6 +139,28 @@ async def test_only_the_owner_of_a_run_steers_it_if_the_policy_says_so(process):
         assert (run.prompt, run.author.name) == ("and the docs", "Ben")
         await thread.accept("mine again")
         assert run.texts == [], "the run belongs to Ben"
+
+
+async def test_a_message_of_someone_who_only_steers_is_not_read_after_its_deletion(process):
+    async with process(of(Participation(steerers="anyone"))) as chat:
+        thread = await chat.start_shown()
+        remark = await thread.inject("use postgres", who="ben")
+        await chat.ben.delete("general", remark)
+        await chat.acknowledged()
+        await thread.inject("and this")
+        assert thread.run.texts == ["and this"]
+
+
+@pytest.mark.parametrize("words", ["!cost", "!mute", "!statsu"])
+async def test_where_every_message_is_answered_a_command_needs_no_thread(process, words):
+    async with process(of(Participation(answers="every"))) as chat:
+        thread = await chat.say(words)
+        if words == "!mute":
+            await thread.marked(thread.ts, "mute")
+        else:
+            await chat.slack.until(lambda _: chat.calls("chat.postEphemeral"))
+        await chat.acknowledged()
+        assert chat.sessions.prompts == []
 
 
 async def test_anyone_steers_a_run_if_the_policy_says_so_and_begins_none(process):
