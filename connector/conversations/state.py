@@ -69,7 +69,9 @@ class ConversationState:
     def start(self, record: RunRecord, start_mode: StartMode = New()) -> SlackRun:  # noqa: B008 - it is frozen
         """Create the active run; its first message must be in the inbox."""
         self.inbox.give(record.first)
-        self.run = SlackRun(record, self.lease, self.inbox, self.workspace, start_mode, self._may_stream)
+        self.run = SlackRun(
+            record, self.lease, self.inbox, self.workspace, start_mode, self._may_stream, self.cleanup.answered
+        )
         return self.run
 
     def _may_stream(self) -> bool:

@@ -316,8 +316,6 @@ class ConversationWorker:
         with ExitStack() as on_failure:
             on_failure.callback(self._background.release_hourglass, run.place.channel, run.first.message.ts)
             self._show_at_home(run)
-            if run.first.message.key:  # a notice says why it begins, and stands above all that the run posts
-                await self._cleanup.answered()
             await run.go()
             if not run.was_suspended:
                 await self._keep(run)

@@ -30,7 +30,7 @@ from connector.slack_api.client import key_of
 from connector.slack_api.errors import error_boundary
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Awaitable, Callable, Iterator, Mapping
 
     from connector.events import Consent, ThreadAddress
     from connector.protocols import ConversationLease, End, Participation, ThreadFacts
@@ -88,9 +88,12 @@ class SlackRun:
         lease: ConversationLease,
         inbox: Inbox,
         workspace: WorkspaceContext,
-        start_mode: StartMode = New(),
-        may_stream: Callable[[], bool] = lambda: True,
+        start_mode: StartMode,
+        may_stream: Callable[[], bool],
+        announced: Callable[[], Awaitable[None]],
     ) -> None:
+        """`may_stream` is asked before each stream; `announced` returns when the notices so far are posted."""
+        self._announced = announced
         self.record = record
         self.instance = workspace.router.instance(record.first.instance)
         self.place: ThreadAddress = record.first.message.place
@@ -330,6 +333,8 @@ class SlackRun:
         """
         if not self.record.was_taken_over:
             await self._store_record()
+        if self.first.message.key:  # a notice says why the run begins, and stands above all that it posts
+            await self._announced()
         self.stream.remove_left()
         async with self.outbox.delivering():
             if isinstance(self._start_mode, Finished):
