@@ -131,6 +131,8 @@ async def complete(  # noqa: PLR0913, PLR0917 - the parts of a post
             # A message with the name of an agent cannot be edited; an earlier one is complete as it is.
             if following is None or each.sent < 0 or e.error != "cant_update_message":
                 raise
+        else:
+            await _is_complete(client, channel, each.ts, message_key)  # in the thread
     return streamed[-1].ts
 
 
@@ -190,8 +192,16 @@ def is_blank(message: dict[str, Any]) -> bool:
 
 
 async def _is_complete(client: SlackClient, channel: str, ts: str, key: str) -> bool:
+    """Return whether a stream was ended or updated with this key.
+
+    Raises:
+        SlackCallFailed: the root of the thread was deleted.
+    """
     message = await client.history.message(channel, ts)
-    return message is not None and key_of(message) == key
+    if message is None or key_of(message) != key:
+        return False
+    await _require_thread(client, channel, {"ts": ts, "message": message})
+    return True
 
 
 async def _require_thread(client: SlackClient, channel: str, stopped: dict[str, Any]) -> None:
