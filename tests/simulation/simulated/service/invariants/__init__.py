@@ -105,7 +105,8 @@ def _check_conversation(case: Evidence, environment: Any, people: People) -> Ite
     yield from deliveries.order(case, within_s=inf if is_delayed or "short queue" in features else _HANDED_ON_S)
     yield from deliveries.overtaken(case, within_s=60.0 if is_delayed else _HANDED_ON_S)
     yield from deliveries.crossed_out(case, within_s=60.0 if is_delayed else _HANDED_ON_S)
-    yield from deliveries.latest(case, may_miss_early={"no look-ups", "replicas"} <= features)
+    may_miss_early = "replicas" in features and ("no look-ups" in features or case.is_muted)
+    yield from deliveries.latest(case, may_miss_early=may_miss_early)
     yield from files.read_with_message(case, may_be_late="urgent steers" in features)
     if "pauses" not in features:  # a paused process may store a file after the next owner has removed it
         yield from files.gone(case, environment.files.stored)
