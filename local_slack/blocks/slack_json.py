@@ -183,15 +183,17 @@ def interaction_json(kind: str, person: Person, directory: Directory) -> Json:
     }
 
 
-def permalink(team: Team, channel: str, ts: str) -> str:
-    return f"https://{team.domain}.slack.com/archives/{channel}/p{ts.replace('.', '')}"
+def permalink(team: Team, message: WorkspaceMessage) -> str:
+    """Return the address of a message; that of a reply names its thread."""
+    link = f"https://{team.domain}.slack.com/archives/{message.channel}/p{message.ts.replace('.', '')}"
+    return f"{link}?thread_ts={message.thread_ts}&cid={message.channel}" if message.is_reply else link
 
 
 def share_json(message: WorkspaceMessage, channel: Channel, directory: Directory) -> Json:
     """Return the attachment with which a forward shows a message of ``channel``."""
     team, author = directory.team, directory.members.get(message.user)
     name = message.username or (author.real_name if author else "")
-    link = permalink(team, message.channel, message.ts)
+    link = permalink(team, message)
     inner = {"blocks": list(message.blocks) or _rich_text(message), "attachments": list(message.body.attachments)}
     place = "Direct Message" if channel.is_im else f"#{channel.name}"
     when = datetime.fromtimestamp(float(message.ts), UTC)

@@ -157,8 +157,8 @@ def delete(call: Call) -> Json:
 @method("chat.getPermalink", "channel", "message_ts", limits=SPECIAL)
 def get_permalink(call: Call) -> Json:
     channel, ts = call.channel(), call.args.required("message_ts")
-    call.message(channel.id, ts)
-    return {"channel": channel.id, "permalink": permalink(call.workspace.directory.team, channel.id, ts)}
+    message = call.message(channel.id, ts)
+    return {"channel": channel.id, "permalink": permalink(call.workspace.directory.team, message)}
 
 
 @method("reactions.add", "name", scope="reactions:write", limits=TIER_3)

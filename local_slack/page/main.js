@@ -32,7 +32,7 @@ function writeAddress(address, { replace = false } = {}) {
   history[replace ? "replaceState" : "pushState"](null, "", hash);
 }
 
-const PERMALINK = /^https:\/\/[^/]+\.slack\.com\/archives\/(\w+)\/p(\d{10})(\d{6})$/;
+const PERMALINK = /^https:\/\/[^/]+\.slack\.com\/archives\/(\w+)\/p(\d{10})(\d{6})(?:\?thread_ts=([\d.]+)&cid=\w+)?$/;
 const REFRESH_TIMES_MS = 30_000;
 const BANNER_DELAY_MS = 800;
 
@@ -214,9 +214,9 @@ class WorkspacePage {
   #placeClicked(event) {
     const link = PERMALINK.exec(event.target.closest?.("a[href]")?.href ?? "");
     const linked = link && this.#session.directory.channel(link[1]);
-    if (linked) {
+    if (linked && !event.ctrlKey && !event.metaKey) {
       event.preventDefault();
-      this.#go(linked, `${link[2]}.${link[3]}`);
+      this.#go(linked, link[4] ?? `${link[2]}.${link[3]}`);
       return;
     }
     const mention = event.target.closest?.(".text .mention");

@@ -103,9 +103,11 @@ async def test_a_run_of_a_thread_in_a_direct_message_is_shown_there_only(ana, cl
     await expect(channel.get_by_test_id("thread-summary")).to_contain_text("1 reply")
 
 
-async def test_a_link_to_a_message_opens_its_thread_in_the_page(ana, client, page, open_page, post):
+@pytest.mark.parametrize("of", ["root", "reply"])
+async def test_a_link_to_a_message_opens_its_thread_in_the_page(ana, client, page, open_page, post, *, of):
     root = await ana.say("general", "the other thread")
-    link = (await client.chat_getPermalink(channel=GENERAL, message_ts=root))["permalink"]
+    linked = await ana.say("general", "a reply there", thread=root) if of == "reply" else root
+    link = (await client.chat_getPermalink(channel=GENERAL, message_ts=linked))["permalink"]
     await post(GENERAL, f"🍴 It continues in <{link}|a new thread>.")
     await open_page("general")
     await page.get_by_test_id("channel-pane").get_by_role("link", name="a new thread").click()
