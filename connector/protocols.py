@@ -300,8 +300,8 @@ class StateChanges:
         return self.run is not None and "id" not in self.run
 
 
-# Prefix of the facts about changed messages.
-CHANGED = "changed:"
+# The number of facts about changed messages that a thread keeps; of two with the same place, the later one stays.
+_CHANGES = 251
 # The names without a ts are of earlier versions, which kept the last command only.
 _MUTES = re.compile(r"(?:un)?muted(?::|$)")
 
@@ -315,7 +315,7 @@ class ThreadFacts:
         latest: by name, the greatest value ever stored, as text: a ts. `talk`: a message that is not addressed to the
             agent; `muted:TS`, `unmuted:TS`: commands; `read:INSTANCE`: until when this instance has read the thread;
             `people`: the last message of a person to the agent; `exchange:NUMBER`: one of the last messages of bots to
-            it; `changed:TS`: the last edit or the deletion of the message with this ts. Of `person:USER`, the first
+            it; `changed:NUMBER`: the last edit or the deletion of a message, with its ts. Of `person:USER`, the first
             message of this user to the agent, the least value is kept. `model:NAME`: the command `!model NAME`; with a
             blank name, `!model default`.
     """
@@ -337,7 +337,8 @@ class ThreadFacts:
 
     def changed(self, ts: str) -> str:
         """Return the time of the last edit or of the deletion of a message to the agent; blank: none."""
-        return self.latest.get(f"{CHANGED}{ts}", "")
+        at, _, changed_ts = self.latest.get(_place_of_change(ts), "").partition(" ")
+        return at if changed_ts == ts else ""
 
     def takes_part(self, user: str, ts: str) -> bool:
         """Return whether this user had addressed the agent here by this time."""
@@ -382,6 +383,15 @@ class ThreadFacts:
         names = [f"exchange:{number}" for number in range(exchanges)]
         same = next((name for name in names if self.latest.get(name) == ts), None)
         return {same or min(names, key=lambda name: self.latest.get(name, "")): ts}
+
+
+def change_fact(ts: str, at: str) -> dict[str, str]:
+    """Return the fact that a message is known as it is since its edit or deletion; both as ts."""
+    return {_place_of_change(ts): f"{at} {ts}"}
+
+
+def _place_of_change(ts: str) -> str:
+    return f"changed:{int(ts.replace('.', '')) % _CHANGES}"
 
 
 class ConversationLease(Protocol):

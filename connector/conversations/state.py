@@ -39,11 +39,7 @@ log = structlog.get_logger(__name__)
 
 
 class ConversationState:
-    """A conversation with its lease, inbox, active run, and pending cleanup of earlier runs.
-
-    Attributes:
-        edited: by message id, the ts of the latest known edit, applied by this process or an earlier owner.
-    """
+    """A conversation with its lease, inbox, active run, and pending cleanup of earlier runs."""
 
     def __init__(self, lease: ConversationLease, workspace: WorkspaceContext) -> None:
         self.id = lease.conversation_id
@@ -91,7 +87,8 @@ class ConversationState:
             closed.setdefault(aside.seq, "done")
             if aside.id not in read:
                 self.workspace.background.unmark_accepted(aside.message)
-        unreported = [each for each in inbox.given if each in read - run.delivered_ids - {first.id}]
+        reported_now = read - run.delivered_ids - {first.id}
+        unreported = [each for each in inbox.given if each in reported_now]
         inbox.remove([each for each in (*inbox.given.values(), *inbox.waiting.values()) if each.seq in closed])
         inbox.take_back()
         late, self._late_notices = self._late_notices, []

@@ -29,7 +29,7 @@ from connector.inbound.access_policy import MAX_NAMES, AccessPolicy, AccessRules
 from connector.inbound.stored_commands import StoredCommands
 from connector.inbound.unrouted import UnroutedReplies
 from connector.observer import Observer
-from connector.protocols import CHANGED, InboxEntry
+from connector.protocols import InboxEntry, change_fact
 from connector.records import (
     UNREADABLE,
     PendingMessage,
@@ -291,7 +291,7 @@ class Admitter:
         entry, message = InboxEntry(inbound.id, "message", asdict(inbound)), inbound.message
         conversation_id, facts = message.place.conversation_id, await self._router.facts_of(message)
         if inbound.edited_ts:
-            facts[f"{CHANGED}{message.ts}"] = inbound.edited_ts
+            facts |= change_fact(message.ts, inbound.edited_ts)
         is_new = await self._runs.admit(conversation_id, entry, inbound.instance, facts)
         self.admitted[inbound.id] = conversation_id
         return is_new
@@ -306,7 +306,7 @@ class Admitter:
         if edited_ts > (await self._runs.thread_of(conversation_id)).changed(message.ts):
             files = tuple(each.id for each in message.files)
             edit = replace(inbound, id=f"{message.id}:edit:{edited_ts}", old_files=files)
-            facts = {f"{CHANGED}{message.ts}": edited_ts}
+            facts = change_fact(message.ts, edited_ts)
             await self._runs.admit(conversation_id, InboxEntry(edit.id, "edit", asdict(edit)), facts=facts)
 
     async def leave_unanswered(self, message: SlackMessage) -> None:

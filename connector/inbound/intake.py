@@ -32,7 +32,7 @@ from connector.inbound.admission import pending_of
 from connector.inbound.commands import ANSWER_REACTIONS, Commands
 from connector.inbound.entry_points import MessageActions
 from connector.message_text import read
-from connector.protocols import CHANGED, InboxEntry
+from connector.protocols import InboxEntry, change_fact
 from connector.runs.request_view import form
 from connector.runs.run_status import STATUS_KEY
 from connector.slack_api.client import key_of
@@ -366,7 +366,7 @@ class Intake:
         pending = pending_of(message, routed, change.event_ts, change.id)
         if isinstance(change, MessageEdit):
             pending = replace(pending, old_files=tuple(each.id for each in before.files))
-        written, changed = asdict(pending), {f"{CHANGED}{message.ts}": change.event_ts}
+        written, changed = asdict(pending), change_fact(message.ts, change.event_ts)
         if placeholder is not None and _is_fresh(change) and not is_stop_word(prompt):
             # The message's own event, if it arrives later, is a duplicate of this entry.
             facts = await self._router.facts_of(message) if placeholder == "message" else {}

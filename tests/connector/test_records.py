@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from connector import texts
 from connector.events import SlackMessage
-from connector.protocols import InboxEntry, StateChanges
+from connector.protocols import InboxEntry, StateChanges, ThreadFacts, change_fact
 from connector.records import PendingMessage, RunRecord
 from connector.runs.inbox import Inbox
 
@@ -133,3 +133,15 @@ def test_the_next_owner_holds_what_the_previous_one_stored_before_the_stop() -> 
     pendings = inbox(held_seq=3, stopped_s=9.0)
     assert [pendings.is_held(pending(seq, 9.0)) for seq in (3, 4)] == [True, False]
     assert not pendings.is_held(pending(2, 9.5)), "it was written after the stop and accepted before an older one"
+
+
+def test_a_thread_keeps_a_bounded_number_of_changes_and_mixes_none_up():
+    facts: dict[str, str] = {}
+    at = {f"17000000{number:02}.{number:06}": f"1700001000.{number:06}" for number in range(1000)}
+    for ts, changed_at in at.items():
+        facts |= change_fact(ts, changed_at)
+    thread = ThreadFacts("alpha", facts)
+    known = {ts for ts in at if thread.changed(ts)}
+    assert len(known) == len(facts) < 300
+    assert all(thread.changed(ts) == at[ts] for ts in known)
+    assert max(at) in known
