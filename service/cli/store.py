@@ -82,7 +82,8 @@ def restore(context: click.Context, file: Path, config_path: Path | None, url: s
 def _warn_of_no_audit(path: Path | None) -> None:
     if path is None:
         click.echo(
-            "This is in no audit log: the configuration has none. Give that of the service as --config.", err=True
+            "This is in no audit log: set `audit` in the configuration, and give that of the service as --config.",
+            err=True,
         )
 
 

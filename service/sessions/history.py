@@ -140,7 +140,7 @@ class LogHistory:
         return _usage(rows), _usage(rows[latest:])
 
     async def title(self, instance_name: str, conversation_id: str) -> str:
-        """Return the text of the first message; blank: there is none, or it was erased."""
+        """Return the first line of the first message; blank: there is none, or it was erased."""
         stack = self._of(instance_name, conversation_id)
         log = await self._store.load(stack.key)
         if log is None:
@@ -152,7 +152,7 @@ class LogHistory:
                 if is_prompt(row):
                     text = text_of(row or {})
                     messages = read_messages(text)
-                    return messages[-1].text if messages else text
+                    return (messages[-1].text if messages else text).partition("\n")[0]  # without its files
         return ""
 
     def _of(self, instance_name: str, conversation_id: str) -> InteractionStack:
