@@ -122,12 +122,8 @@ async def _checked(  # noqa: PLR0913, PLR0917 - the parts of a call
             decision = hooks_approval.decide(options, name, arguments, tool, facts)
             rules = await _always(store_of(config, environment), conversation, facts.instance)
             decision = decision.unless_allowed(rules, name, arguments)
-            asks = decision.level in {"ask", "ask-two"}
-            if asks and (problem := await hooks_approval.refusal(tool, arguments)):
-                click.echo(f"deny: the tool refuses the arguments, so no one is asked. {problem}")
-                return "deny"
             click.echo(f"{decision.level}: by {decision.rule}.{_whom(decision, options.deadline_s)}")
-            if asks:
+            if decision.level in {"ask", "ask-two"}:
                 click.echo(await hooks_approval.preview(tool, arguments))
     return decision.level
 

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
     from orchestrator_interactive.kernel.coordinator import ModuleCoordinator
 
-__all__ = ["ApprovalOptions", "CallFacts", "Decision", "decide", "mount", "preview", "refusal"]
+__all__ = ["ApprovalOptions", "CallFacts", "Decision", "decide", "mount", "preview"]
 
 log = structlog.get_logger(__name__)
 

@@ -32,7 +32,7 @@ async def preview(tool: Tool | None, arguments: dict[str, Any]) -> str:
     """
     shown, refusal = await _own(tool, arguments)
     if not shown.strip():
-        problem = [f"The tool refuses these arguments: {refusal}"] if refusal else []
+        problem = [f"The tool refuses these arguments, so that no one is asked: {refusal}"] if refusal else []
         listed = [_argument(name, value) for name, value in arguments.items()] or ["(It has no arguments.)"]
         shown = "\n".join((*problem, *listed))
     return "".join(map(_visible, shown.replace("\r\n", "\n")))

@@ -214,5 +214,5 @@ async def test_arguments_that_the_tool_will_refuse_are_shown_with_the_reason() -
         def preview(self, arguments: dict[str, Any]) -> str:
             raise ValueError(f"'path' is missing in {sorted(arguments)}.")
 
-    shown = "The tool refuses these arguments: 'path' is missing in ['file'].\n*file*: `a`"
+    shown = "The tool refuses these arguments, so that no one is asked: 'path' is missing in ['file'].\n*file*: `a`"
     assert await preview(Strict(), {"file": "a"}) == shown
