@@ -1,4 +1,4 @@
-"""Replies that are for no agent as far as is known: the mention that calls one into their thread may arrive later."""
+"""Replies that are for no agent yet: the mention that calls one into their thread may arrive later."""
 
 from __future__ import annotations
 

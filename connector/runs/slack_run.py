@@ -333,7 +333,7 @@ class SlackRun:
         """
         if not self.record.was_taken_over:
             await self._store_record()
-        if self.first.message.key:  # a notice says why the run begins, and stands above all that it posts
+        if self.first.message.key:  # a notice says why the run begins: it comes before all posts of the run
             await self._announced()
         self.stream.remove_left()
         async with self.outbox.delivering():

@@ -49,7 +49,7 @@ def _visible(character: str) -> str:
 
 
 async def _own(tool: Tool | None, arguments: dict[str, Any]) -> tuple[str, str]:
-    """Return what the tool shows of a call (blank: nothing), and why it refuses it."""
+    """Return the tool's own text about a call, and why the tool refuses it; each may be blank."""
     own = getattr(tool, "preview", None)
     if callable(own):
         with ErrorBoundary(log, "tool.preview_failed", tool=getattr(tool, "name", "")):
