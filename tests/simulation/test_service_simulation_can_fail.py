@@ -16,7 +16,7 @@ from simulated.service.replica import Sessions, Slots
 from simulated.service.run_table import Conversation, RunTable
 from simulated.service.store_observer import OTHER_TEAM
 
-from connector.protocols import CHANGED, NO_TALK, MessageAuthor, PersonAnswer, StateChanges
+from connector.protocols import NO_TALK, MessageAuthor, PersonAnswer, StateChanges
 from connector.runs.background_tasks import BackgroundTasks
 from connector.slack_api.client import SlackClient, ThreadHistory
 from connector.slack_api.errors import SlackCallFailed
@@ -174,7 +174,7 @@ def forget_id(self, conversation_id, entry, agent, facts=None):
 
 
 def forget_changes(self, conversation_id, entry, agent, facts=None):
-    facts = {name: ts for name, ts in (facts or {}).items() if not name.startswith(CHANGED)}
+    facts = {name: ts for name, ts in (facts or {}).items() if not name.startswith("changed:")}
     return RunTable.admit(self, conversation_id, entry, agent, facts)
 
 
