@@ -40,6 +40,8 @@ class Inbox:
         self._inherited = held_seq
         # Sequence numbers of the messages that a stop holds, each older than its stop.
         self._held: set[int] = set()
+        # Those up to `announced_seq` that no notice has counted: no stop held them then.
+        self._uncounted: set[int] = set()
         self._users = users
         # `waiting`; in order if `_is_sorted`.
         self._unsorted: dict[str, PendingMessage] = {}
@@ -74,7 +76,9 @@ class Inbox:
 
         Returns whether this is the latest stop.
         """
-        self._held.update(each.seq for each in self._all() if each.written_s <= stopped_s)
+        older = [each for each in self._all() if each.written_s <= stopped_s]
+        self._uncounted |= {each.seq for each in older if each.seq <= self.announced_seq and not self.is_held(each)}
+        self._held.update(each.seq for each in older)
         is_latest = stopped_s > self.stopped_s
         self.stopped_s = max(self.stopped_s, stopped_s)
         return is_latest
@@ -163,8 +167,10 @@ class Inbox:
         if self.run_starter is not None:
             self.held_seq = 0
             return []
-        all_held = [each for each in self.waiting.values() if each.seq > self.announced_seq and not each.starts_no_run]
-        self.announced_seq = max((each.seq for each in all_held), default=self.announced_seq)
+        waiting = [each for each in self.waiting.values() if not each.starts_no_run]
+        all_held = [each for each in waiting if each.seq > self.announced_seq or each.seq in self._uncounted]
+        self._uncounted.clear()
+        self.announced_seq = max([self.announced_seq, *(each.seq for each in all_held)])
         self.held_seq = max(self.held_seq, self.announced_seq)
         return all_held
 
@@ -172,6 +178,7 @@ class Inbox:
         """Count the held messages that are not in `read`, and record that a notice counts them."""
         self.announced_seq = max(self.announced_seq, self.held_seq)
         held = [each for each in self._all() if self.is_held(each) and not each.starts_no_run]
+        self._uncounted -= {each.seq for each in held}
         return sum(each.id not in read for each in held)
 
     def next_for(self, instance: str, may_steer: Callable[[PendingMessage], bool]) -> PendingMessage | None:
