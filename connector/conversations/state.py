@@ -87,8 +87,8 @@ class ConversationState:
             closed.setdefault(aside.seq, "done")
             if aside.id not in read:
                 self.workspace.background.unmark_accepted(aside.message)
-        reported_now = read - run.delivered_ids - {first.id}
-        unreported = [each for each in inbox.given if each in reported_now]
+        unreported_ids = read - run.delivered_ids - {first.id}
+        unreported = [each for each in inbox.given if each in unreported_ids]
         inbox.remove([each for each in (*inbox.given.values(), *inbox.waiting.values()) if each.seq in closed])
         inbox.take_back()
         late, self._late_notices = self._late_notices, []

@@ -247,7 +247,8 @@ class _Part:
         try:
             ts = await streams.start(stream.client, stream.first, stream.persona, self._slot, stream.lease.confirm)
         except (CallCancelled, SlackCallFailed) as e:
-            stream.starts_in_doubt -= not (isinstance(e, SlackCallFailed) and e.is_transient)
+            if isinstance(e, CallCancelled) or not e.is_transient:
+                stream.starts_in_doubt -= 1
             raise
         stream.starts_in_doubt -= 1
         self._began_s, self._is_full = asyncio.get_running_loop().time(), False
