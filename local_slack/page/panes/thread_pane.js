@@ -135,12 +135,13 @@ export class ThreadPane {
     }
   }
 
-  /** The bot of this thread: the one that wrote in it, else the partner of the conversation or the bot that the root mentions. */
+  /** The bot of this thread: a connected one that wrote in it, else the partner of the conversation or a bot that is mentioned. */
   #botOf(messages) {
     const { channel, directory } = this.#session;
     const partner = directory.partnerOf(channel);
-    const wrote = messages.map((message) => authorOf(message, directory).user).find((user) => user?.is_bot);
-    return wrote ?? directory.bots.find((bot) => bot === partner || messages[0]?.text?.includes(`<@${bot.id}>`)) ?? null;
+    const wrote = messages.map((message) => authorOf(message, directory).user).find((user) => user?.is_bot && user.online);
+    const isMentioned = (bot) => messages.some((message) => message.text?.includes(`<@${bot.id}>`));
+    return wrote ?? directory.bots.find((bot) => bot === partner || isMentioned(bot)) ?? null;
   }
 
   /** In direct messages the root's run may belong to the conversation, not to the thread. */

@@ -103,6 +103,15 @@ async def test_a_run_of_a_thread_in_a_direct_message_is_shown_there_only(ana, cl
     await expect(channel.get_by_test_id("thread-summary")).to_contain_text("1 reply")
 
 
+async def test_a_thread_of_an_app_that_is_not_connected_has_no_hint_on_steering(ana, page, open_page, post):
+    alert = await post(GENERAL, "Deployed.")
+    await ana.say("general", "thanks", thread=alert)
+    await open_page(f"general/{alert}")
+    thread = page.get_by_test_id("thread-pane")
+    await expect(thread.get_by_text("thanks")).to_be_visible()
+    await expect(thread.get_by_test_id("run-bar")).to_be_hidden()
+
+
 @pytest.mark.parametrize("of", ["root", "reply"])
 async def test_a_link_to_a_message_opens_its_thread_in_the_page(ana, client, page, open_page, post, *, of):
     root = await ana.say("general", "the other thread")
