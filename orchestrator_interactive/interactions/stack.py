@@ -103,6 +103,8 @@ class InteractionStack:
         self._log = Log(0, Tree.empty(0.0))
         self._last: Node | None = None
         self._is_read = False
+        # The log after a push whose outcome is unknown, because it was cancelled or has failed.
+        self._pushed: Log | None = None
         self._moves: int | None = None
         self._fence: int | None = None
         self._lock = asyncio.Lock()
@@ -352,8 +354,9 @@ class InteractionStack:
         head, written = tree.head, None if is_push and log.version else tree
         change = Change(log.version, head.end, head.written, written, nodes, cuts, fence=self._fence)
         self._is_read = False  # a cancelled commit may have succeeded: the next use reads the log
+        self._pushed = Log(log.version + 1, tree) if is_push else None
         await self._store.commit(self.key, change)
-        self._remember(Log(log.version + 1, tree), last, is_push=is_push)
+        self._remember(Log(log.version + 1, tree), last)
 
     def _nodes(self, last: Node | None, tree: Tree, states: Sequence[BaseState]) -> list[Node]:
         """Build the nodes of states at the end of the current branch."""
@@ -382,7 +385,10 @@ class InteractionStack:
             self._remember(log, await self._last_of(log.tree))
         return self._log
 
-    def _remember(self, log: Log, last: Node | None, *, is_push: bool = False) -> None:
+    def _remember(self, log: Log, last: Node | None) -> None:
+        pushed, self._pushed = self._pushed, None
+        is_push = pushed is not None and pushed.version == log.version and _ends_alike(pushed.tree, log.tree)
+        is_push = is_push and pushed is not None and pushed.tree.head.written == log.tree.head.written
         if self._moves is None:
             self._moves = 0
         elif not is_push and not _ends_alike(self._log.tree, log.tree):

@@ -300,3 +300,34 @@ async def test_the_size_of_an_answer_in_the_log_grows_linearly_with_its_calls(st
         return sum(len(fields_of(node)) for node in nodes)
 
     assert await size_of(200) < 3 * await size_of(100)
+
+
+class UnansweredStore(MemoryStore):
+    """Takes a commit and does not answer, once `answers` is False."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.answers, self.committed = True, asyncio.Event()
+
+    async def commit(self, key, change) -> None:
+        await super().commit(key, change)
+        if not self.answers:
+            self.committed.set()
+            await asyncio.Event().wait()
+
+
+async def test_a_push_that_was_written_though_it_was_cancelled_is_no_move_of_another_writer() -> None:
+    store = UnansweredStore()
+    stack, other = InteractionStack(store, "c", "a"), InteractionStack(store, "c", "a")
+    await stack.push(HELLO)
+    store.answers = False
+    push = asyncio.create_task(stack.push(HI))
+    await store.committed.wait()
+    push.cancel()
+    await asyncio.wait({push})
+    store.answers = True
+    await stack.refresh()
+    assert (stack.moves, await stack.length()) == (0, 2)
+    await other.push(said("And now?"))
+    await stack.refresh()
+    assert stack.moves == 1
