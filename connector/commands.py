@@ -65,12 +65,7 @@ VERBS = {
     for verb in (
         Verb("help", "", "lists the commands."),
         Verb("status", "", "shows the active run of this thread, and the number of pending messages."),
-        Verb(
-            "stop",
-            "[NAME]",
-            "stops the run, or only the sub-agent or worker NAME; a second one stops it at once.",
-            "stop",
-        ),
+        Verb("stop", "[NAME]", STOP_HELP, "stop"),
         Verb("workers", "", "lists the workers of this thread."),
         Verb("worker", "stop ID", "stops a worker, or with `all` every worker of this thread.", "stop"),
         Verb("recipe", "run NAME INPUT=TEXT | status [ID] | cancel ID | list", RECIPE_HELP, "log", True, True),

@@ -315,9 +315,9 @@ class ThreadFacts:
         latest: by name, the greatest value ever stored, as text: a ts. `talk`: a message that is not addressed to the
             agent; `muted:TS`, `unmuted:TS`: commands; `read:INSTANCE`: until when this instance has read the thread;
             `people`: the last message of a person to the agent; `exchange:NUMBER`: one of the last messages of bots to
-            it; `changed:NUMBER`: the last edit or the deletion of a message, with its ts. Of `person:USER`, the first
-            message of this user to the agent, the least value is kept. `model:NAME`: the command `!model NAME`; with a
-            blank name, `!model default`.
+            it; `changed:NUMBER`: the last edit or the deletion of a message, followed by a space and the ts of the
+            message. Of `person:USER`, the first message of this user to the agent, the least value is kept.
+            `model:NAME`: the command `!model NAME`; with a blank name, `!model default`.
     """
 
     agent: str | None = None

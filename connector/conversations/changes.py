@@ -61,7 +61,7 @@ async def apply_edit(state: ConversationState, entry: InboxEntry, edit: PendingM
     replaced = {target.seq: asdict(edited)}
     # A message that was edited after a stop counts as newer to the next owner, unless it is known to be held.
     if run is None and inbox.is_held(edited):
-        notices = state.notices_of_held()  # the next owner takes held messages for announced
+        notices = state.notices_of_held()  # stored together: the next owner takes held messages for announced
         await state.cleanup.end_run(closed, notices, held_seq=inbox.latest_held_seq(), replaced=replaced)
         return
     held_seq = inbox.latest_held_seq() if inbox.is_held(edited) else None

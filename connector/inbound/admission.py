@@ -8,7 +8,7 @@ import time
 from contextlib import suppress
 from dataclasses import asdict, replace
 from itertools import compress
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 from weakref import WeakValueDictionary
 
 import structlog
@@ -27,7 +27,6 @@ from connector.events import (
 )
 from connector.inbound.access_policy import MAX_NAMES, AccessPolicy, AccessRules, Actor, LatestEntries
 from connector.inbound.stored_commands import StoredCommands
-from connector.inbound.unrouted import UnroutedReplies
 from connector.observer import Observer
 from connector.protocols import InboxEntry, change_fact
 from connector.records import (
@@ -59,8 +58,68 @@ log = structlog.get_logger(__name__)
 
 # A root mention whose event is older than this on arrival was delivered late, or again.
 _LATE_S = 5.0
+_MAX_UNROUTED = 1_000
 # A message that begins with the id of a worker.
 _TO_WORKER = re.compile(rf"@?({WORKER_ID.pattern})[:,]?\s+(?=\S)", re.IGNORECASE)
+
+
+class UnroutedReply(NamedTuple):
+    """A reply that is for no agent, its author (access not checked), and the time of its last edit."""
+
+    reply: SlackMessage
+    actor: Actor
+    edited_ts: str
+
+
+class UnroutedReplies:
+    """The latest replies that were for no agent: the mention that calls an agent into their thread may arrive later."""
+
+    def __init__(self) -> None:
+        # `None`: the reply was deleted.
+        self._replies: LatestEntries[UnroutedReply | None] = LatestEntries(_MAX_UNROUTED)
+
+    def add(self, reply: SlackMessage, actor: Actor, edited_ts: str = "") -> None:
+        """Store a reply, unless it was deleted or a later edit of it is known."""
+        new = UnroutedReply(reply, actor, edited_ts)
+        known = self._replies.get(reply.id, new)
+        if known is not None and edited_ts >= known.edited_ts:
+            self._replies[reply.id] = new
+
+    def edit(self, reply: SlackMessage, actor: Actor, edited_ts: str) -> None:
+        """Replace a reply by its edited version, if the reply is stored."""
+        if reply.id in self._replies:
+            self.add(reply, actor, edited_ts)
+
+    def has(self, reply_id: str) -> bool:
+        return reply_id in self._replies
+
+    def drop(self, reply_id: str) -> None:
+        """Remove a deleted reply, and ignore it if it arrives later."""
+        self._replies[reply_id] = None
+
+    def was_deleted(self, reply_id: str) -> bool:
+        return reply_id in self._replies and self._replies[reply_id] is None
+
+    def latest(self, reply: SlackMessage) -> tuple[SlackMessage, str]:
+        """Return the latest version of a reply whose edit may have arrived before it, and the time of that edit."""
+        known = self._replies.get(reply.id)
+        return (reply, "") if known is None else (known.reply, known.edited_ts)
+
+    def after(self, conversation_id: str, ts: str) -> list[UnroutedReply]:
+        """Return the replies of a conversation posted after `ts`, oldest first."""
+        found = [
+            each
+            for each in filter(None, self._replies.values())
+            if each.reply.place.conversation_id == conversation_id and float(each.reply.ts) > float(ts)
+        ]
+        return sorted(found, key=lambda each: float(each.reply.ts))
+
+    def take_after(self, conversation_id: str, ts: str) -> list[UnroutedReply]:
+        """Remove and return the replies of a conversation posted after `ts`, oldest first."""
+        found = self.after(conversation_id, ts)
+        for each in found:
+            del self._replies[each.reply.id]
+        return found
 
 
 class Admitter:
@@ -169,7 +228,7 @@ class Admitter:
             return False
         if not await self.is_allowed(replace(actor, user=message.user, home=home_of(found), is_bot=bool(message.bot))):
             return False
-        if not await self._is_command(message):
+        if not await self._store_command(message):
             await self.admit(message, routed, actor, message.ts, edited_ts_of(found))
         return True
 
@@ -260,8 +319,8 @@ class Admitter:
             return message, routed, ""
         return addressed, (self._router.instance(worker.instance), prompt[match.end() :]), worker.title
 
-    async def _is_command(self, message: SlackMessage) -> bool:
-        """Return whether a message that was found, perhaps before its event arrived, is a command; store it then.
+    async def _store_command(self, message: SlackMessage) -> bool:
+        """Store a command that was found, perhaps before its event arrived. Return whether the message is one.
 
         A private answer comes with the event only: it may have been given.
         """
@@ -271,7 +330,7 @@ class Admitter:
         return command is not None
 
     async def _store_entry(self, message: SlackMessage, routed: Routed, edited_ts: str = "") -> None:
-        if await self._is_command(message):
+        if await self._store_command(message):
             return
         message, routed, title = await self.to_worker(message, routed)
         conversation_id = message.place.conversation_id

@@ -108,10 +108,9 @@ class StoredCommands:
                 at = f"{max(written_s, self._now_s()):.6f}"
                 request = replace(stop, id=f"{stop.id}:{each.id}", at=at)
                 stopped.append(await self._runs.admit(each.conversation_id, stop_entry(request)))
-        if any(stopped):
-            return texts.stopping_workers(len(stopped))
-        if is_all and not stopped:
+        if stopped:
+            return texts.stopping_workers(len(stopped)) if any(stopped) else ""  # else it was answered
+        if is_all:
             return texts.NO_WORKERS
-        if not stopped:
-            await self._runs.admit(conversation_id, stop_entry(replace(stop, agent=name, message=message)))
+        await self._runs.admit(conversation_id, stop_entry(replace(stop, agent=name, message=message)))
         return ""

@@ -132,7 +132,7 @@ async def complete(  # noqa: PLR0913, PLR0917 - the parts of a post
             if following is None or each.sent < 0 or e.error != "cant_update_message":
                 raise
         else:
-            await _is_complete(client, channel, each.ts, message_key)  # in the thread
+            await _is_complete(client, channel, each.ts, message_key)  # refuses one outside of the thread
     return streamed[-1].ts
 
 

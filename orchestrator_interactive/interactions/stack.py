@@ -387,11 +387,9 @@ class InteractionStack:
 
     def _remember(self, log: Log, last: Node | None) -> None:
         pushed, self._pushed = self._pushed, None
-        is_push = pushed is not None and pushed.version == log.version and _ends_alike(pushed.tree, log.tree)
-        is_push = is_push and pushed is not None and pushed.tree.head.written == log.tree.head.written
         if self._moves is None:
             self._moves = 0
-        elif not is_push and not _ends_alike(self._log.tree, log.tree):
+        elif not (pushed is not None and _is_same(pushed, log)) and not _ends_alike(self._log.tree, log.tree):
             self._moves += 1
         self._log, self._last, self._is_read = log, last, True
 
@@ -474,6 +472,12 @@ def entry_fields(key: Key, node: Node) -> dict[str, Any]:
         "problem": problem,
         "parents": node.parents,
     }
+
+
+def _is_same(one: Log, other: Log) -> bool:
+    """Return whether two logs are the same version by the same writer."""
+    is_version = one.version == other.version and one.tree.head.written == other.tree.head.written
+    return is_version and _ends_alike(one.tree, other.tree)
 
 
 def _ends_alike(one: Tree, other: Tree) -> bool:

@@ -261,7 +261,7 @@ class StoredWorkers:
         return {**given, "authors": data.get("authors") or []}
 
     async def _change(self, conversation_id: str, fence: int, **changes: Any) -> None:
-        """Change a worker's document, unless a later owner of its conversation has (0: any owner)."""
+        """Change a worker's document, unless an owner with a later token than `fence` has; 0: unless any owner has."""
         collection, name = _collection(conversation_id), conversation_id.rpartition(":")[2]
         while (known := (await self._documents(conversation_id)).get(name)) and known.get("fence", 0) <= fence:
             new = {**known, **changes, "fence": fence}

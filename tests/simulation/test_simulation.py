@@ -50,13 +50,28 @@ def test_the_invariants_of_the_service_hold_over_an_sqlite_file() -> None:
     assert passing_campaign("service-on-sqlite", 40).seeds == 40
 
 
-SEEDS = [
-    *(3208, 5717, 15046, 21823, 23317, 25065, 29164, 55447, 55749, 56672, 58464),
-    *(91105, 95941, 115430, 119529, 139707, 179543),
-]
-
-
-@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize(
+    "seed",
+    [
+        3208,
+        5717,
+        15046,
+        21823,
+        23317,
+        25065,
+        29164,
+        55447,
+        55749,
+        56672,
+        58464,
+        91105,
+        95941,
+        115430,
+        119529,
+        139707,
+        179543,
+    ],
+)
 def test_a_seed_that_found_a_defect_of_the_service_passes(seed: int) -> None:
     assert WORLDS["service"].with_faults(frozenset())(seed).violations == ()
 

@@ -9,7 +9,7 @@ from chat import Chat
 
 from connector.events import SlackMessage
 from connector.inbound.access_policy import Actor, LatestEntries
-from connector.inbound.unrouted import UnroutedReplies
+from connector.inbound.admission import UnroutedReplies
 from local_slack import HeldUntil, LocalSlack, RetrySchedule, ServerError
 from local_slack.delivery.faults import Dropped
 

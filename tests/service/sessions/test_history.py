@@ -11,6 +11,7 @@ from orchestrator_interactive.interactions import InteractionStack
 from orchestrator_interactive.interactions.rows import states_of
 from orchestrator_interactive.interactions.states import RunFinishedState, ToolCallState, ToolResultState
 from orchestrator_interactive.interactions.stores import open_store
+from orchestrator_interactive.transcript.framing import Author, message_text
 from service.sessions.history import LogHistory
 
 HERE, NEW = "T1:C1:1.1", "T1:C1:9.9"
@@ -142,3 +143,11 @@ async def test_the_export_has_the_messages_and_the_calls(history):
     exported = await history.export(*ALPHA)
     assert exported.startswith("# Conversation with alpha")
     assert exported.index("one") < exported.index("first") < exported.index("fourth")
+
+
+async def test_a_title_is_the_first_line_without_the_files(store, history):
+    stack = InteractionStack(store, NEW, "alpha")
+    told = message_text("look here\nand there", Author("U1", "Ana"), ["a.md"])
+    row = said(f"{told}\n(a.md is in the workspace: files/a.md)\n> its text", "T1:C1:9.9")
+    await stack.push(*states_of(row, {}))
+    assert await history.title("alpha", NEW) == "look here"
