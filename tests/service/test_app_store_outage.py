@@ -86,12 +86,12 @@ async def test_a_run_that_waits_for_the_store_can_be_stopped(model, durable_redi
         done, _ = await asyncio.wait([run], timeout=0.5)
         assert not done
         assert sessions.stop("alpha", HERE)
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(50):
             await run
         waiting = asyncio.create_task(sessions.execute("alpha", HERE, "again", fence=1))
         await asyncio.sleep(0.2)  # its set-up waits for the store
         assert sessions.stop("alpha", HERE)
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(50):
             assert await waiting == ""
 
 

@@ -173,22 +173,22 @@ async def test_a_stop_during_a_call_leaves_nothing(serve, slack, environment, mo
         if tool == "bash":
             question = await thread.until_said("Allow bash?")
             await thread.ana.click("general", question.ts, ALLOW)
-            async with asyncio.timeout(10):
+            async with asyncio.timeout(50):
                 while not processes_of("sleep 300"):  # noqa: ASYNC110 - nothing reports processes
                     await asyncio.sleep(0.02)
         elif tool == "web_fetch":
-            await asyncio.wait_for(site.asked.wait(), 10)
+            await asyncio.wait_for(site.asked.wait(), 50)
         else:
             await thread.until_said("wait")
         await thread.say("stop")
         await thread.until_said("🛑 Stopped by Ana.")
         if tool == "web_fetch":
-            await asyncio.wait_for(site.left.wait(), 5)
-        async with asyncio.timeout(3):
+            await asyncio.wait_for(site.left.wait(), 50)
+        async with asyncio.timeout(50):
             while processes_of(f"echo {mark}"):  # noqa: ASYNC110
                 await asyncio.sleep(0.02)
         assert await service.ended(signal.SIGTERM) == 0
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(50):
         while processes_of(mark):  # noqa: ASYNC110
             await asyncio.sleep(0.02)
 
@@ -203,11 +203,11 @@ async def test_a_killed_service_leaves_no_process_and_says_that_the_outcome_is_u
         await thread.begin(service)
         question = await thread.until_said("Allow bash?")
         await thread.ana.click("general", question.ts, ALLOW)
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(50):
             while not processes_of(f"echo {mark}"):  # noqa: ASYNC110
                 await asyncio.sleep(0.02)
         await service.ended(signal.SIGKILL)
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(50):
         while processes_of(mark):  # noqa: ASYNC110
             await asyncio.sleep(0.02)
     async with serve() as service:

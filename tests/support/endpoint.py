@@ -40,7 +40,7 @@ class Endpoint:
     _heard: asyncio.Condition = field(default_factory=asyncio.Condition)
 
     async def received(self, count: int) -> list[Received]:
-        async with asyncio.timeout(5), self._heard:
+        async with asyncio.timeout(50), self._heard:
             await self._heard.wait_for(lambda: len(self.requests) >= count)
             return self.requests
 

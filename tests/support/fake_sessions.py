@@ -68,7 +68,7 @@ class FakeRun:
 
     async def until(self, predicate: Callable[[FakeRun], bool]) -> None:
         """Wait until the predicate is true of this run."""
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(50):
             while not predicate(self):
                 await self._changed.wait()
                 self._changed.clear()
@@ -142,7 +142,7 @@ class FakeSessionManager:
         self.dropped: list[str] = []
 
     async def next_run(self) -> FakeRun:
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(50):
             return await self._runs.get()
 
     @property

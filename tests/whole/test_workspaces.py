@@ -57,7 +57,7 @@ async def test_a_run_of_a_killed_service_waits_untouched_for_a_service_of_its_wo
             await there.tests.reached.wait()
             foreign = f"{there.slack.team_id}:{there.slack.channel('general').id}:{there.root}"
             await here.kill()
-            async with asyncio.timeout(10):
+            async with asyncio.timeout(50):
                 while (known := await store.record(foreign)).is_owned:  # noqa: ASYNC110 - until its lease expires
                     await asyncio.sleep(0.05)
 

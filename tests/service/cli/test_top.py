@@ -69,7 +69,7 @@ class Terminal:
         os.write(self._side, key.encode())
 
     async def ended(self):
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(50):
             return await self._process.wait()
 
 

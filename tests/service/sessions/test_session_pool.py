@@ -36,7 +36,7 @@ def events(noted):
 
 
 async def first_end(noted):
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(50):
         while "session:end" not in events(noted):  # noqa: ASYNC110 - the hook only writes
             await asyncio.sleep(0.005)
 

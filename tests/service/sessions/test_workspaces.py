@@ -73,7 +73,7 @@ async def test_template_entries_that_cannot_be_copied_are_skipped_and_logged(tmp
     workspaces = Workspaces(config(template=template))
     with capture_logs() as lines:
         await workspaces.check()
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(50):
         await workspaces.prepare(HERE)
     folder = workspaces.folder(HERE)
     assert files_in(folder) == ["link.md", "plans", "plans/may.md", "same-plans", "same-plans/may.md"]
