@@ -55,7 +55,7 @@ class Cleanup:
         self._recent: set[asyncio.Task[None]] = set()
         self._answers: set[asyncio.Task[None]] = set()
         self._catch_ups: set[asyncio.Task[None]] = set()
-        # The stored record lists pending cleanup.
+        # A record of cleanup is stored, perhaps of none.
         self._is_kept = False
         self._calls_late_until_s = asyncio.get_running_loop().time() + background.calls_late_s
         # Items that wait until no late call can arrive. Items that wait at the same time share one search.
@@ -76,7 +76,7 @@ class Cleanup:
 
     def resume(self, pending: PendingCleanup) -> None:
         """Continue the cleanup of another process, whose late calls may still reach Slack."""
-        self._is_kept = self._is_kept or bool(pending)
+        self._is_kept = True
         inherited = tuple(replace(each, is_inherited=True) for each in pending)
         self.pending += inherited
         self._begin(inherited)
@@ -94,8 +94,9 @@ class Cleanup:
         `closed`, `held_seq` and `replaced` as in `StateChanges`.
         """
         self.pending += tuple(items)
-        self._is_kept = bool(self.pending)
-        record = {"cleanup": [asdict(each) for each in self.pending]} if self.pending else {}
+        # Also while answers are being posted: `held_seq` may pass over their entries, which must remain due.
+        self._is_kept = bool(self.pending) or not self.is_done()
+        record = {"cleanup": [asdict(each) for each in self.pending]} if self._is_kept else {}
         await self._lease.write(StateChanges(run=record, closed=closed, held_seq=held_seq, replaced=replaced))
         self._begin(items)
 

@@ -214,7 +214,7 @@ class ConversationState:
             return await self._abandon(claim.run or {})
         if isinstance(stored, RunRecord):
             return await self._resume(stored)
-        if stored:
+        if claim.run is not None:
             self.cleanup.resume(stored)
         return claim.entries
 
