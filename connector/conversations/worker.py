@@ -196,6 +196,7 @@ class ConversationWorker:
                 case _, ThreadNotice():
                     self._cleanup.answer(entry, found)
         await self.state.drop_stopped_order()
+        self._mark_held()
         self._begin_catch_ups()
 
     def _begin_catch_ups(self) -> None:
@@ -239,12 +240,21 @@ class ConversationWorker:
         if run is not None:
             self._marked_ids.add(inbound.id)
             run.steering.add(inbound)
-        elif not inbound.starts_no_run and (self._inbox.is_held(inbound) or not self._inbox.may_be_read(inbound)):
-            self._marked_ids.add(inbound.id)
-            self._background.mark_accepted(inbound.message)
+        elif not inbound.starts_no_run and not self._inbox.may_be_read(inbound):
+            self._mark(inbound)
         if inbound.is_urgent:
             for entry_id in tuple(self._inbox.unread_since):
                 asyncio.get_running_loop().call_later(_URGENT_WAIT_S, self._expect_no_more, entry_id)
+
+    def _mark_held(self) -> None:
+        """Mark the messages that a stop holds, also those that came before it."""
+        for each in self._inbox.waiting.values():
+            if self._inbox.is_held(each) and not each.starts_no_run and each.id not in self._marked_ids:
+                self._mark(each)
+
+    def _mark(self, inbound: PendingMessage) -> None:
+        self._marked_ids.add(inbound.id)
+        self._background.mark_accepted(inbound.message)
 
     def _next(self) -> SlackRun | None:
         """Return the active run, or begin one: the oldest message is its prompt, the others become injections."""
