@@ -87,6 +87,8 @@ class ConversationState:
             closed.setdefault(aside.seq, "done")
             if aside.id not in read:
                 self.workspace.background.unmark_accepted(aside.message)
+        if first.id in read:
+            run.report_first()
         unreported_ids = read - run.delivered_ids - {first.id}
         unreported = [each for each in inbox.given if each in unreported_ids]
         inbox.remove([each for each in (*inbox.given.values(), *inbox.waiting.values()) if each.seq in closed])

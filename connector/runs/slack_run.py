@@ -578,6 +578,15 @@ class SlackRun:
         was_held = self.record.was_waiting and not self._is_first_delivered and self.record.stopped_by is not None
         return was_held or self.first.is_late_change
 
+    def report_first(self) -> None:
+        """Show that the first message is delivered, if it had to wait. After a stop, the loop does not report it."""
+        if self._is_first_delivered:
+            return
+        self._is_first_delivered = True
+        self._reader.on_delivered(self.first.id)
+        if self.record.was_waiting or self.first.is_marked_accepted:
+            self._background.mark_delivered(self.first.id)
+
     async def _announce_waiting(self) -> int:
         """Count the messages that wait for the next run, and record that a notice counts them."""
         await self._inbox.asides_now(self._router, self._runs, self.place.conversation_id)
@@ -601,11 +610,8 @@ class SlackRun:
         match event:
             case "executing":
                 await self._start_steering()
-            case "thinking" if not self._is_first_delivered:
-                self._is_first_delivered = True
-                self._reader.on_delivered(self.first.id)
-                if self.record.was_waiting or self.first.is_marked_accepted:
-                    self._background.mark_delivered(self.first.id)
+            case "thinking":
+                self.report_first()
             case "injection:applied":
                 for message_id in data.get("ids", ()):
                     self.delivered_ids.add(message_id)
