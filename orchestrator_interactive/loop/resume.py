@@ -32,8 +32,9 @@ from orchestrator_interactive.transcript.rows import (
 from orchestrator_interactive.transcript.transcript import UNREADABLE, message_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
+    from orchestrator_interactive.kernel.contracts.protocols import Tool
     from orchestrator_interactive.loop.loop import Loop
     from orchestrator_interactive.loop.tool_results import ToolOutcome
     from orchestrator_interactive.transcript.answer_parts import InterimText
@@ -88,20 +89,16 @@ async def _settle_calls(loop: Loop, logged: LoggedRun, may_repeat: Callable[[Too
     # Calls that have no effect, or did not start, are repeated.
     repeated = {call_id: call for call_id, call in logged.unanswered.items() if call_id in invalid or may_repeat(call)}
     unknown = [call for call_id, call in logged.unanswered.items() if call_id not in repeated]
-
-    def labelled(call: ToolCall, label: str | None = None) -> str | None:
-        tool = tools.get(call.name)
-        return label or (label_of(tool, call.arguments) if tool else None)
-
-    calls.completed += [CompletedCall(call, labelled(call, label), end) for call, end, label in logged.completed]
-    calls.completed += [CompletedCall(call, labelled(call), "lost") for call in (*unknown, *logged.lost_calls)]
+    calls.completed += [each for each in logged.ends(tools) if each.outcome != "lost" or each.call.id not in repeated]
     calls.used_ids.update(each.call.id for each in calls.completed)
     lost = [each for each in calls.completed if each.outcome == "lost"]
     await run.progress(
         "resumed",
         unknown=[each.label or each.call.name for each in lost],
         retried=[
-            labelled(call) or call.name for call in (*repeated.values(), *logged.postponed) if call.id not in invalid
+            _called(tools, call) or call.name
+            for call in (*repeated.values(), *logged.postponed)
+            if call.id not in invalid
         ],
         tools=[each.to_event() for each in lost],
     )
@@ -161,6 +158,14 @@ class LoggedRun:
     @property
     def prompt(self) -> str:
         return text_of(self.rows[0])
+
+    def ends(self, tools: Mapping[str, Tool]) -> list[CompletedCall]:
+        """Return its calls with their outcomes; the outcome of one without a result is unknown."""
+        lost = (*self.unanswered.values(), *self.lost_calls)
+        return [
+            *(CompletedCall(call, label or _called(tools, call), end) for call, end, label in self.completed),
+            *(CompletedCall(call, _called(tools, call), "lost") for call in lost),
+        ]
 
     @property
     def outcome(self) -> RunOutcome | None:
@@ -227,6 +232,12 @@ def _add(run: LoggedRun, row: Row) -> None:
         run.deliveries.append((ids, run.iterations + 1))
     if part := run.interim_texts.add(row):
         run.texts.append(part)
+
+
+def _called(tools: Mapping[str, Tool], call: ToolCall) -> str | None:
+    """Return the label of a call for people; `None`: its tool has none, or is not mounted."""
+    tool = tools.get(call.name)
+    return label_of(tool, call.arguments) if tool else None
 
 
 def _last_prompt(rows: Sequence[Row]) -> int | None:

@@ -16,6 +16,7 @@ from orchestrator_interactive.interactions.records import Key
 from orchestrator_interactive.kernel import AmplifierSession, HookResult
 from orchestrator_interactive.kernel.contracts import events
 from orchestrator_interactive.kernel.tool_support import CALLERS, current_call
+from orchestrator_interactive.loop.resume import logged_run
 from orchestrator_interactive.storage.errors import StoreError
 from orchestrator_interactive.transcript import framing
 from orchestrator_interactive.transcript.rows import delivered_ids_in
@@ -173,7 +174,11 @@ class InProcessSessionManager:
             can_resume = hasattr(session.coordinator.get("orchestrator"), "resume")
             run_end = session.coordinator.get_capability("context.run_end")
             has_failed = run_end is not None and await run_end() == "error"
-            if not can_resume or not await _rows(session) or has_failed:
+            rows = await _rows(session)
+            if has_failed and rows and progress is not None:  # the error's notice was lost; it names these calls
+                ends = logged_run(rows).ends(session.coordinator.get("tools") or {})
+                await progress("complete", {"status": "error", "tools": [each.to_event() for each in ends]})
+            if not can_resume or not rows or has_failed:
                 raise Interrupted
             return await session.resume(on_progress=progress, **await self._chosen_model(key, session))
 
