@@ -301,7 +301,7 @@ class StateChanges:
 
 
 # The number of facts about changed messages that a thread keeps; of two with the same place, the later one stays.
-_CHANGES = 251
+_CHANGES = 4093
 # The names without a ts are of earlier versions, which kept the last command only.
 _MUTES = re.compile(r"(?:un)?muted(?::|$)")
 
