@@ -70,6 +70,11 @@ def test_the_invariants_of_the_service_hold_over_an_sqlite_file() -> None:
         119529,
         139707,
         179543,
+        194554,
+        196704,
+        203415,
+        214774,
+        219481,
     ],
 )
 def test_a_seed_that_found_a_defect_of_the_service_passes(seed: int) -> None:

@@ -183,7 +183,9 @@ class StoreObserver:
         return self._sim.loop.killed_s(process) is None and _SILENCING.isdisjoint(self._sim.features)
 
     def released(self, conversation_id: str, process: int) -> None:
-        self.conversations[conversation_id].owner = None
+        state = self.conversations[conversation_id]
+        if state.owner == process:  # a slow reply: another process may have claimed it since
+            state.owner = None
         self._sim.log("store", f"gets {conversation_id} back from {process}")
 
     def wrote(self, conversation_id: str, process: int, changes: StateChanges, waiting: Collection[int]) -> None:
