@@ -208,7 +208,8 @@ def overtaken(case: Evidence, within_s: float) -> Iterator[str]:
         deletion, versions = f"{written.id}:deleted", case.versions_read(written.word)
         if not case.times_delivered(written.id) or not versions or written.id not in case.seqs:
             continue
-        until_s = max(case.accepted_s[written.id], case.read_s[written.id] - within_s)
+        # Of talk it is not known when it was read.
+        until_s = max(case.accepted_s[written.id], case.read_s.get(written.id, 0.0) - within_s)
         if case.accepted_s.get(deletion, inf) < until_s:
             yield f"{written.word} was read after its deletion."
         for version, entry_id, _ in _accepted_edits(case, written):
