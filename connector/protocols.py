@@ -302,6 +302,8 @@ class StateChanges:
 
 # The number of facts about changed messages that a thread keeps; of two with the same place, the later one stays.
 _CHANGES = 4093
+# The number of facts about asides, likewise.
+_ASIDES = 251
 # The names without a ts are of earlier versions, which kept the last command only.
 _MUTES = re.compile(r"(?:un)?muted(?::|$)")
 
@@ -316,7 +318,8 @@ class ThreadFacts:
             agent; `muted:TS`, `unmuted:TS`: commands; `read:INSTANCE`: until when this instance has read the thread;
             `people`: the last message of a person to the agent; `exchange:NUMBER`: one of the last messages of bots to
             it; `changed:NUMBER`: the last edit or the deletion of a message, followed by a space and the ts of the
-            message. Of `person:USER`, the first message of this user to the agent, the least value is kept.
+            message; `aside:NUMBER`: an aside. Of `person:USER`, the first message of this user to the agent, the least
+            value is kept.
             `model:NAME`: the command `!model NAME`; with a blank name, `!model default`.
     """
 
@@ -339,6 +342,10 @@ class ThreadFacts:
         """Return the time of the last edit or of the deletion of a message to the agent; blank: none."""
         at, _, changed_ts = self.latest.get(_place_of_change(ts), "").partition(" ")
         return at if changed_ts == ts else ""
+
+    def was_aside(self, ts: str) -> bool:
+        """Return whether a message is known as an aside; few of them are."""
+        return self.latest.get(_place_of_aside(ts)) == ts
 
     def takes_part(self, user: str, ts: str) -> bool:
         """Return whether this user had addressed the agent here by this time."""
@@ -392,6 +399,15 @@ def change_fact(ts: str, at: str) -> dict[str, str]:
 
 def _place_of_change(ts: str) -> str:
     return f"changed:{int(ts.replace('.', '')) % _CHANGES}"
+
+
+def aside_fact(ts: str) -> dict[str, str]:
+    """Return the fact that a message is an aside: one that only an active run reads."""
+    return {_place_of_aside(ts): ts}
+
+
+def _place_of_aside(ts: str) -> str:
+    return f"aside:{int(ts.replace('.', '')) % _ASIDES}"
 
 
 class ConversationLease(Protocol):

@@ -43,6 +43,10 @@ DONE = "Done."
 NO_ANSWER = "I am done and have nothing to add."
 NOTHING_RUNS = "Nothing is running here."
 EDITED_TO_COMMAND = "I took this message back, but an edit is no command. Write it as a new message."
+MENTION_ADDED = (
+    "I knew this message without its mention. An active run reads the new version; if none is active, write your "
+    "message again."
+)
 READ_ALREADY = "👀 I have read that message already. To stop this run, put ❌ on its status, or write “stop”."
 NO_TEXT = "Hi! Tell me what I can do for you."
 MUTED = "🔇 From now on I answer only messages that mention me here. `!unmute` ends this."

@@ -32,7 +32,7 @@ from connector.inbound.admission import pending_of
 from connector.inbound.commands import ANSWER_REACTIONS, Commands
 from connector.inbound.entry_points import MessageActions
 from connector.message_text import read
-from connector.protocols import InboxEntry, change_fact
+from connector.protocols import InboxEntry, aside_fact, change_fact
 from connector.runs.request_view import form
 from connector.runs.run_status import STATUS_KEY
 from connector.slack_api.client import key_of
@@ -227,7 +227,9 @@ class Intake:
         if await self._router.may_steer_only(message) and await self._admitter.is_allowed(actor):
             written = pending_of(message, await self._router.resolve(message), "")
             entry = InboxEntry(message.id, "aside", asdict(written))
-            await self._runs.admit(message.place.conversation_id, entry, facts={"talk": message.ts})
+            await self._runs.admit(
+                message.place.conversation_id, entry, facts={"talk": message.ts} | aside_fact(message.ts)
+            )
         else:
             await self._admitter.note_talk(message)
         return True
@@ -279,7 +281,10 @@ class Intake:
             routed, before = await self._router.route(message), await self._router.route(edit.before)
             if routed is None and _may_be_a_reply_to_us(message):
                 unrouted.add(message, actor, edit.event_ts)
-            if before is None or not await self._admitter.is_allowed(actor):
+            if before is None:
+                await self._edit_aside(edit, routed, actor)
+                return
+            if not await self._admitter.is_allowed(actor):
                 return
             if routed is None and not message.mentions_anyone():  # a root message whose mention was removed
                 routed = await self._router.resolve(message)
@@ -292,6 +297,23 @@ class Intake:
                 await self._store_change("withdrawal", edit, before, placeholder="withdrawal")
             else:
                 await self._store_change("edit", edit, routed, placeholder="message" if may_still_arrive else None)
+
+    async def _edit_aside(self, edit: MessageEdit, routed: Routed | None, actor: Actor) -> None:
+        """Store the edit of a message that only an active run reads, if it is one."""
+        message, thread = edit.message, await self._router.thread_of(edit.before)
+        may_be_aside = message.thread_ts is not None and thread.agent is not None
+        if not (may_be_aside and await self._router.may_steer_only(edit.before)):
+            return
+        if not await self._admitter.is_allowed(actor):
+            return
+        resolved = routed or await self._router.resolve(message)
+        is_withdrawn = routed is None and message.mentions_anyone()
+        if is_withdrawn or not (resolved[1] or message.files or message.quoted):
+            await self._store_change("withdrawal", edit, resolved, placeholder="withdrawal")
+        else:
+            await self._store_change("edit", edit, resolved, placeholder=None if routed else "aside")
+        if routed is not None and thread.was_aside(message.ts):
+            self.commands.answer(message, texts.MENTION_ADDED)
 
     async def _stop_by_edit(self, edit: MessageEdit, before: Routed) -> None:
         """Withdraw a message that was edited to a stop word, and stop the run.
@@ -344,10 +366,8 @@ class Intake:
             may_steer = thread.takes_part(message.user, message.ts) or await self._router.may_steer_only(message)
             if not (routed or (thread.agent and may_steer)) or not await self._admitter.is_allowed(actor):
                 return
-            if routed is not None:
-                await self._store_change("withdrawal", deletion, routed, placeholder="withdrawal")
-            else:
-                await self._store_change("withdrawal", deletion, await self._router.resolve(message), placeholder=None)
+            routed = routed or await self._router.resolve(message)
+            await self._store_change("withdrawal", deletion, routed, placeholder="withdrawal")
 
     async def _store_change(
         self, kind: EntryKind, change: MessageEdit | MessageDeletion, routed: Routed, *, placeholder: EntryKind | None

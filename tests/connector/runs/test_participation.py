@@ -151,6 +151,34 @@ async def test_a_message_of_someone_who_only_steers_is_not_read_after_its_deleti
         assert thread.run.texts == ["and this"]
 
 
+async def test_an_edit_of_a_message_of_someone_who_only_steers_counts(process):
+    async with process(of(Participation(steerers="anyone"))) as chat:
+        thread = await chat.start_shown()
+        remark = await thread.inject("use postgres", who="ben")
+        await chat.ben.edit("general", remark, "use sqlite")
+        await chat.acknowledged()
+        await thread.inject("and this")
+        assert thread.run.texts == ["use sqlite", "and this"]
+        await thread.run.deliver()
+        await chat.ben.edit("general", remark, "use redis")
+        await thread.run.until(lambda run: "use redis" in run.texts[-1])
+
+
+async def test_who_only_steers_is_told_that_a_mention_came_too_late(process):
+    async with process(of(Participation(steerers="anyone"))) as chat:
+        thread = await chat.start()
+        await thread.run.answer("done")
+        await thread.contains("done")
+        remark = await thread.say("use postgres", who="ben")
+        await chat.acknowledged()
+        await chat.ben.edit("general", remark, "@alpha use sqlite")
+        await chat.slack.until(
+            lambda workspace: any("write your message again" in each.text for each in workspace.whispers(chat.general))
+        )
+        await thread.say("@alpha use sqlite", who="ben")
+        assert (await thread.next_run()).prompt == "use sqlite"
+
+
 @pytest.mark.parametrize("words", ["!cost", "!mute", "!statsu"])
 async def test_where_every_message_is_answered_a_command_needs_no_thread(process, words):
     async with process(of(Participation(answers="every"))) as chat:
