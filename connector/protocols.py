@@ -344,7 +344,7 @@ class ThreadFacts:
         return at if changed_ts == ts else ""
 
     def was_aside(self, ts: str) -> bool:
-        """Return whether a message is known as an aside; few of them are."""
+        """Return whether a message is known as an aside. Only the latest ones are."""
         return self.latest.get(_place_of_aside(ts)) == ts
 
     def takes_part(self, user: str, ts: str) -> bool:
