@@ -312,12 +312,13 @@ async def _run_beside(slack: LocalSlack, command: Sequence[str], stop: asyncio.E
     if stop.is_set():
         ended.cancel()  # it terminates the process, and waits for its end
     try:
-        return await ended
+        code = await ended
     except asyncio.CancelledError:
         return 0
     except OSError as e:
         click.echo(f"Error: cannot start {command[0]!r}: {e.strerror or e}", err=True)
         return _CANNOT_START
+    return 0 if stop.is_set() else code  # Ctrl-C reaches a child that is just being started, too
 
 
 def _block(slack: LocalSlack) -> str:
