@@ -8,7 +8,7 @@ from typing import Any
 import aiohttp
 from prometheus_client.parser import text_string_to_metric_families
 
-_WITHIN_S = 20.0
+_WITHIN_S = 60.0
 
 
 async def scraped(port: int) -> dict[tuple[str, ...], float]:

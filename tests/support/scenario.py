@@ -23,7 +23,7 @@ StoreKind = Literal["sqlite", "redis"]
 # Every write is on the disk before it is answered.
 DURABLE = ("--appendonly", "yes", "--appendfsync", "always")
 HOURGLASS, ENVELOPE, EYES = "hourglass_flowing_sand", "incoming_envelope", "eyes"
-_WITHIN_S = 30.0
+_WITHIN_S = 60.0
 _CONFIG = """
 instances:
   alpha:

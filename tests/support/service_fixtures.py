@@ -36,7 +36,7 @@ from service.sessions.workspaces import Workspaces
 from service.store import open_run_store
 
 # Formatting an exception on the console is slow on a busy machine.
-_SETTLED_WITHIN_S = 30
+_SETTLED_WITHIN_S = 60.0
 ALPHA = PersonaConfig(name="Alpha", emoji=":owl:")
 
 

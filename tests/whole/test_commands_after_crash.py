@@ -72,10 +72,10 @@ async def test_a_fork_begins_one_thread(serving):
         await there.sees("🍴 This conversation continues in a new thread, too")
         channel = there.slack.channel("general").id
         (root,) = [m.ts for m in there.slack.workspace.messages(channel) if m.text.startswith("🍴 Forked from")]
-        await there.slack.until(lambda _: there.stage.found(root, "🍴 I know the conversation up to there."), 30)
+        await there.slack.until(lambda _: there.stage.found(root, "🍴 I know the conversation up to there."), 60)
         there.model.reply(text("second"))
         await there.ana.say("general", "two", thread=root)
-        await there.slack.until(lambda _: there.stage.found(root, "second"), 30)
+        await there.slack.until(lambda _: there.stage.found(root, "second"), 60)
         assert "first" in str(there.model.bodies[-1])
 
 
@@ -107,5 +107,5 @@ async def test_a_rating_is_stored_once(serving):
         held.set()
         async with aclosing(await open_store(url)) as store:
             while not (found := [each async for each in feedback(store, key_of(there))]):
-                await there.slack.until(lambda _: not there.board.outstanding, 30)
+                await there.slack.until(lambda _: not there.board.outstanding, 60)
         assert len(found) == 1

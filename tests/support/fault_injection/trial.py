@@ -25,7 +25,7 @@ from service.store import inspect_run_store
 
 LEASE_S = 2.0
 # The cleanup after a takeover is repeated 15 s later.
-_SETTLED_WITHIN_S = 30.0
+_SETTLED_WITHIN_S = 60.0
 # Every write is on disk before its reply, so a kill loses no acknowledged write.
 DURABLE = ("--appendonly", "yes", "--appendfsync", "always")
 _CONFIG = """
