@@ -53,6 +53,8 @@ class Steering:
         # By the id of a message: the talk before it.
         self._talk: dict[str, ThreadTalk] = {}
         self._prepared: set[str] = set()
+        # Messages that the agent has not read as talk.
+        self._new: set[str] = set()
         self._may_steer = may_steer
         self._ask_owner = ask_owner
         self._inbox = inbox
@@ -90,10 +92,8 @@ class Steering:
             and not self._is_closed
             and (inbound := self._inbox.next_for(instance, self._may_steer)) is not None
         ):
-            if self._reader.has_given(inbound.id):  # an urgent message takes it along before it was looked up
-                self._inbox.remove((inbound,))
-                self._background.spawn(self._close_as_talk(inbound))
-            elif not self._offer(inbound):
+            # An urgent message makes the ones before it ready; they may be talk that was read.
+            if inbound.id not in self._new or not self._offer(inbound):
                 return
 
     async def _process_added(self) -> None:
@@ -121,20 +121,20 @@ class Steering:
     async def _read_talk(self, messages: Sequence[PendingMessage]) -> None:
         """Read the talk before these messages, unless one is urgent."""
         is_urgent = any(each.is_urgent for each in messages)
+        self._prepared.update(each.id for each in messages)
         for each in messages:
-            self._prepared.add(each.id)
             if await self._reader.has_read(each):
                 self._inbox.remove((each,))
-                await self._close_as_talk(each)
-                continue
-            if not is_urgent and self._may_steer(each):
+                self._background.unmark_accepted(each.message)
+                await self._outbox.add(closed={each.seq: "done"})
+            else:
+                self._new.add(each.id)
+        self.flush()  # an urgent message may wait for these
+        for each in messages:
+            if each.id in self._new and not is_urgent and self._may_steer(each):
                 self._talk[each.id] = await self._reader.before(each, _READ_WITHIN_S)
             if each.id not in self._inbox.waiting:  # an urgent message took it along
                 self._reader.give_up(each.id)
-
-    async def _close_as_talk(self, inbound: PendingMessage) -> None:
-        self._background.unmark_accepted(inbound.message)
-        await self._outbox.add(closed={inbound.seq: "done"})
 
     def _offer(self, inbound: PendingMessage) -> bool:
         """Inject one message. Returns whether the loop accepts more."""

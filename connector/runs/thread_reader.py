@@ -136,11 +136,8 @@ class ThreadReader:
         if not may_be_talk or inbound.is_late_change:
             return False
         async with self._reading:
-            return self.has_given(inbound.id) or inbound.id in await self._delivered(self._instance.name, {inbound.id})
-
-    def has_given(self, message_id: str) -> bool:
-        """Return whether a message was returned as talk before another one that is not delivered yet."""
-        return any(each.id == message_id for _, talk in self._given.values() for each in talk.messages)
+            given = {each.id for _, talk in self._given.values() for each in talk.messages}
+            return inbound.id in given or inbound.id in await self._delivered(self._instance.name, {inbound.id})
 
     async def _delivered(self, instance: str, ids: set[str]) -> frozenset[str]:
         try:

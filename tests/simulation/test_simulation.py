@@ -76,6 +76,7 @@ def test_the_invariants_of_the_service_hold_over_an_sqlite_file() -> None:
         214774,
         219481,
         225251,
+        250300,
     ],
 )
 def test_a_seed_that_found_a_defect_of_the_service_passes(seed: int) -> None:
