@@ -301,7 +301,7 @@ class StateChanges:
 
 
 # The number of facts about changed messages that a thread keeps; of two with the same place, the later one stays.
-_CHANGES = 4093
+_CHANGES = 1021
 # The number of facts about asides, likewise.
 _ASIDES = 251
 # The names without a ts are of earlier versions, which kept the last command only.

@@ -104,7 +104,7 @@ async def apply_deletion(state: ConversationState, entry: InboxEntry, deletion: 
         closed = _withdrawn(state, entry, target)
         await _drop_files(state, target, target.message.files)
         await state.lease.write(StateChanges(closed=closed))
-        if target.is_marked_accepted:
+        if not entry.id.endswith(":deleted"):  # an edit withdraws it
             state.workspace.background.unmark_accepted(target.message)
     elif run is not None and target.id == run.first.id and not run.is_over:
         state.workspace.observer.stopped("deletion", deletion.message.user, state.id, run.record.id)
@@ -277,12 +277,14 @@ def _withdrawn(state: ConversationState, entry: InboxEntry, target: PendingMessa
 
 async def _report_late(state: ConversationState, entry: InboxEntry, change: PendingMessage) -> None:
     """Report a change of a message that has left the inbox, if the model has read that message."""
+    if entry.id == change.message.id:  # it only keeps the message, if that arrives later, from being read
+        await state.close(entry, "withdrawn")
+        return
     for agent in state.workspace.router.names(first=change.instance):
         if await state.delivered(agent, {change.message.id}):
             await _queue_change(state, entry, replace(change, instance=agent))
             return
-    # An entry with the message's own id is a change that arrived before the message, which it replaces for good.
-    await state.close(entry, "withdrawn" if entry.id == change.message.id else "done")
+    await state.close(entry)
 
 
 async def _queue_change(state: ConversationState, entry: InboxEntry, change: PendingMessage) -> None:

@@ -177,6 +177,8 @@ class ConversationWorker:
                 await self.state.refuse(entry)
                 continue
             match kind, found:
+                case "aside", PendingMessage() if await self._is_outdated(found):
+                    await self.state.close(entry)  # the next run reads it as talk, as it is then
                 case "message" | "note" | "aside", PendingMessage():
                     self._on_message(found)
                 case "edit", PendingMessage():
@@ -210,6 +212,7 @@ class ConversationWorker:
             self._cleanup.catch_up(entry, partial(self._catch_up, entry, catch_up))
         for entry, _ in self._catch_ups:
             self._expect_no_more(entry.id)
+        self._cleanup.has_more_later = bool(self._catch_ups)
 
     async def _catch_up(self, entry: InboxEntry, catch_up: ThreadCatchUp) -> None:
         """Read the thread. Newer messages wait until the older ones are found, at most `older_first_s`."""
@@ -222,6 +225,11 @@ class ConversationWorker:
             if task is None or not task.cancelling():  # cancelled: the next owner of the parked conversation reads it
                 self._caught_up.append(entry)
                 self.news.set()
+
+    async def _is_outdated(self, aside: PendingMessage) -> bool:
+        """Return whether a message was edited or deleted before it arrived."""
+        thread = await self.state.workspace.runs.thread_of(self._id)
+        return thread.changed(aside.message.ts) > aside.edited_ts
 
     def _expect_no_more(self, entry_id: str) -> None:
         """Stop delaying messages for older ones from the thread."""
@@ -276,6 +284,7 @@ class ConversationWorker:
             pending_cleanup=self._cleanup.pending,
             gap=next((each.gap for each in (first, *others) if each.gap is not None), None),
         )
+        self._marked_ids.discard(first.id)  # ⏳ replaces a queued 📨
         run = self.state.start(record)
         run.slot = slot
         for inbound in others:

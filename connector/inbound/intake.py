@@ -299,21 +299,30 @@ class Intake:
                 await self._store_change("edit", edit, routed, placeholder="message" if may_still_arrive else None)
 
     async def _edit_aside(self, edit: MessageEdit, routed: Routed | None, actor: Actor) -> None:
-        """Store the edit of a message that only an active run reads, if it is one."""
-        message, thread = edit.message, await self._router.thread_of(edit.before)
-        may_be_aside = message.thread_ts is not None and thread.agent is not None
-        if not (may_be_aside and await self._router.may_steer_only(edit.before)):
+        """Store the edit of a message that only an active run reads, if it is one.
+
+        If the edit mentions the bot, and the message is not known yet, it is admitted.
+        """
+        message, before = edit.message, edit.before
+        if message.thread_ts is None or (thread := await self._router.thread_of(before)).agent is None:
             return
-        if not await self._admitter.is_allowed(actor):
+        if not (await self._router.may_steer_only(before) and await self._admitter.is_allowed(actor)):
             return
         resolved = routed or await self._router.resolve(message)
-        is_withdrawn = routed is None and message.mentions_anyone()
-        if is_withdrawn or not (resolved[1] or message.files or message.quoted):
-            await self._store_change("withdrawal", edit, resolved, placeholder="withdrawal")
+        _, prompt = resolved
+        if routed is not None and is_stop_word(prompt):
+            await self._stop_by_edit(edit, await self._router.resolve(before))
+        elif not message.bot and command_of(prompt) is not None:
+            self.commands.answer(message, texts.EDITED_TO_COMMAND)
+            await self._store_change("withdrawal", edit, resolved)
+        elif routed is not None and (prompt or message.files or message.quoted):
+            await self._admitter.admit(message, routed, actor, edit.event_ts)
+            if thread.was_aside(message.ts):
+                self.commands.answer(message, texts.MENTION_ADDED)
         else:
-            await self._store_change("edit", edit, resolved, placeholder=None if routed else "aside")
-        if routed is not None and thread.was_aside(message.ts):
-            self.commands.answer(message, texts.MENTION_ADDED)
+            is_empty = not (prompt or message.files or message.quoted)
+            kind: EntryKind = "withdrawal" if is_empty or message.mentions_anyone() else "edit"
+            await self._store_change(kind, edit, resolved)
 
     async def _stop_by_edit(self, edit: MessageEdit, before: Routed) -> None:
         """Withdraw a message that was edited to a stop word, and stop the run.
@@ -366,11 +375,17 @@ class Intake:
             may_steer = thread.takes_part(message.user, message.ts) or await self._router.may_steer_only(message)
             if not (routed or (thread.agent and may_steer)) or not await self._admitter.is_allowed(actor):
                 return
-            routed = routed or await self._router.resolve(message)
-            await self._store_change("withdrawal", deletion, routed, placeholder="withdrawal")
+            if routed is not None:
+                await self._store_change("withdrawal", deletion, routed, placeholder="withdrawal")
+            else:
+                await self._store_change("withdrawal", deletion, await self._router.resolve(message))
 
     async def _store_change(
-        self, kind: EntryKind, change: MessageEdit | MessageDeletion, routed: Routed, *, placeholder: EntryKind | None
+        self,
+        kind: EntryKind,
+        change: MessageEdit | MessageDeletion,
+        routed: Routed,
+        placeholder: EntryKind | None = None,
     ) -> None:
         """Store an edit or a deletion.
 

@@ -176,7 +176,8 @@ class InProcessSessionManager:
             has_failed = run_end is not None and await run_end() == "error"
             rows = await _rows(session)
             if has_failed and rows and progress is not None:  # the error's notice was lost; it names these calls
-                ends = logged_run(rows).ends(session.coordinator.get("tools") or {})
+                tools = (session.coordinator.get("tools") or {}).values()
+                ends = logged_run(rows).ends({each.name: each for each in tools})
                 await progress("complete", {"status": "error", "tools": [each.to_event() for each in ends]})
             if not can_resume or not rows or has_failed:
                 raise Interrupted

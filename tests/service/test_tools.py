@@ -183,7 +183,7 @@ async def test_a_stop_during_a_call_leaves_nothing(serve, slack, environment, mo
         await thread.say("stop")
         await thread.until_said("🛑 Stopped by Ana.")
         if tool == "web_fetch":
-            await asyncio.wait_for(site.left.wait(), 50)
+            await asyncio.wait_for(site.left.wait(), 20)
         async with asyncio.timeout(50):
             while processes_of(f"echo {mark}"):  # noqa: ASYNC110
                 await asyncio.sleep(0.02)

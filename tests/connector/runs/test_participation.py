@@ -164,6 +164,59 @@ async def test_an_edit_of_a_message_of_someone_who_only_steers_counts(process):
         await thread.run.until(lambda run: "use redis" in run.texts[-1])
 
 
+@pytest.mark.parametrize("edited", ["!mute", "@ana use postgres"])
+async def test_an_edit_withdraws_a_message_of_someone_who_only_steers(process, edited):
+    async with process(of(Participation(steerers="anyone"))) as chat:
+        thread = await chat.start_shown()
+        remark = await thread.accept("use postgres", who="ben")
+        await chat.ben.edit("general", remark, edited)
+        await thread.marked(remark, ENVELOPE, gone=True)
+        await thread.inject("and this")
+        assert thread.run.texts == ["and this"]
+
+
+async def test_who_only_steers_stops_a_run_by_an_edit_that_mentions_the_bot(process):
+    async with process(of(Participation(steerers="anyone"))) as chat:
+        thread = await chat.start_shown()
+        remark = await thread.inject("use postgres", who="ben")
+        await chat.ben.edit("general", remark, "@alpha stop")
+        await thread.stopped()
+
+
+@pytest.mark.parametrize("edited", ["use sqlite", "@alpha use sqlite", "stop"])
+async def test_an_edit_that_comes_before_a_message_of_someone_who_only_steers_counts(process, edited):
+    async with process(of(Participation(steerers="anyone"))) as chat:
+        thread = await chat.start()
+        await thread.run.answer("done")
+        await thread.contains("done")
+        chat.slack.deliveries.next(HeldUntil(arrives := asyncio.Event()))
+        remark = await thread.say("use postgres", who="ben")
+        await chat.ben.edit("general", remark, edited)
+        run = await thread.next_run() if edited.startswith("@") else None
+        arrives.set()
+        await chat.acknowledged()
+        await thread.say("@alpha and now?")
+        if run is None:
+            assert talk_of(await thread.next_run()) == [("Ben", edited)]
+        else:
+            await run.injected("and now?")
+            assert run.prompt == "use sqlite"
+
+
+async def test_the_deletion_of_talk_that_was_read_is_reported_once(chat):
+    thread = await chat.start()
+    talk = await thread.say("@ben please look")
+    await thread.run.answer("done")
+    await thread.contains("done")
+    await thread.say("and now?")
+    run = await thread.next_run()
+    assert [text for _, text in talk_of(run)] == [f"@{chat.ben.person.id} please look"]
+    await run.deliver()
+    await chat.ana.delete("general", talk)
+    await run.until(lambda run: run.texts)
+    assert [each.startswith("(I have deleted my earlier message:)") for each in run.texts] == [True]
+
+
 async def test_who_only_steers_is_told_that_a_mention_came_too_late(process):
     async with process(of(Participation(steerers="anyone"))) as chat:
         thread = await chat.start()
