@@ -150,9 +150,12 @@ def kept(case: Evidence, *, are_reactions_kept: bool) -> Iterator[str]:
             is_in_message = _is_acked_before(edit, case, written.id)
             if edit.is_acked and _edit_id(written, edit) not in case.seqs and not is_in_message:
                 yield f"Version {version} of {written.word} was acknowledged and is lost."
+    stop_words = {each.id for each in case.written if each.is_stop}
     for reaction in case.reactions if are_reactions_kept else ():
-        # A message that was not accepted yet may not be for an agent; a status message ends with its run.
-        accepted_s = case.accepted_s.get(f"{TEAM}:{reaction.message.channel}:{reaction.message.ts}", inf)
+        # A message that was not accepted yet may not be for an agent, nor a thread that has only a stop word. A status
+        # message ends with its run.
+        message_id = f"{TEAM}:{reaction.message.channel}:{reaction.message.ts}"
+        accepted_s = inf if message_id in stop_words else case.accepted_s.get(message_id, inf)
         is_known = not reaction.message.is_deleted and accepted_s < reaction.added_s
         if is_known and reaction.delivery.is_acked and reaction.id not in case.seqs:
             yield f"The ❌ {reaction.id} was acknowledged and is lost."
