@@ -100,10 +100,10 @@ class UnroutedReplies:
     def was_deleted(self, reply_id: str) -> bool:
         return reply_id in self._replies and self._replies[reply_id] is None
 
-    def latest(self, reply: SlackMessage) -> tuple[SlackMessage, str]:
-        """Return the latest version of a reply whose edit may have arrived before it, and the time of that edit."""
+    def latest(self, reply: SlackMessage, edited_ts: str) -> tuple[SlackMessage, str]:
+        """Return the latest version of a reply, of which a later edit may have arrived, and the time of its edit."""
         known = self._replies.get(reply.id)
-        return (reply, "") if known is None else (known.reply, known.edited_ts)
+        return (reply, edited_ts) if known is None or known.edited_ts <= edited_ts else (known.reply, known.edited_ts)
 
     def after(self, conversation_id: str, ts: str) -> list[UnroutedReply]:
         """Return the replies of a conversation posted after `ts`, oldest first."""
@@ -195,7 +195,7 @@ class Admitter:
             catch_up = ThreadCatchUp(pending_of(message, routed, edited_ts), effective_ts, actor.is_shared)
             entry = InboxEntry(catch_up.id, "catch_up", asdict(catch_up))
             await self._runs.admit(message.place.conversation_id, entry)
-        await self._store_entry(message, routed, edited_ts or ("" if effective_ts == message.ts else effective_ts))
+        await self._store_entry(message, routed, edited_ts)
         if calls_agent:
             passed = self.unrouted.take_after(message.place.conversation_id, effective_ts)
             # Concurrently: each check may wait for Slack.

@@ -195,7 +195,8 @@ class Intake:
         """
         if await self._command(message, actor):
             return True
-        message, edited_ts = self._admitter.unrouted.latest(message)
+        edited_ts = "" if effective_ts == message.ts else effective_ts
+        message, edited_ts = self._admitter.unrouted.latest(message, edited_ts)
         routed = await self._router.route(message)
         if routed is not None and await self._admitter.is_allowed(actor, message):
             await self._admitter.admit(message, routed, actor, effective_ts, edited_ts)
@@ -222,9 +223,10 @@ class Intake:
 
         Where anyone may steer, an active run reads the message.
         """
-        if message.thread_ts is None or (await self._router.thread_of(message)).agent is None:
+        if message.thread_ts is None or (thread := await self._router.thread_of(message)).agent is None:
             return False
-        if await self._router.may_steer_only(message) and await self._admitter.is_allowed(actor):
+        is_current = not thread.changed(message.ts)
+        if is_current and await self._router.may_steer_only(message) and await self._admitter.is_allowed(actor):
             written = pending_of(message, await self._router.resolve(message), "")
             entry = InboxEntry(message.id, "aside", asdict(written))
             await self._runs.admit(
@@ -299,10 +301,7 @@ class Intake:
                 await self._store_change("edit", edit, routed, placeholder="message" if may_still_arrive else None)
 
     async def _edit_aside(self, edit: MessageEdit, routed: Routed | None, actor: Actor) -> None:
-        """Store the edit of a message that only an active run reads, if it is one.
-
-        If the edit mentions the bot, and the message is not known yet, it is admitted.
-        """
+        """Store the edit of a message that only an active run reads, if it is one."""
         message, before = edit.message, edit.before
         if message.thread_ts is None or (thread := await self._router.thread_of(before)).agent is None:
             return
@@ -316,9 +315,12 @@ class Intake:
             self.commands.answer(message, texts.EDITED_TO_COMMAND)
             await self._store_change("withdrawal", edit, resolved)
         elif routed is not None and (prompt or message.files or message.quoted):
-            await self._admitter.admit(message, routed, actor, edit.event_ts)
             if thread.was_aside(message.ts):
+                await self._store_change("edit", edit, resolved)
                 self.commands.answer(message, texts.MENTION_ADDED)
+            else:  # the event of the mention admits it, unless the message comes first
+                facts = change_fact(message.ts, edit.event_ts)
+                await self._runs.learn(message.place.conversation_id, facts)
         else:
             is_empty = not (prompt or message.files or message.quoted)
             kind: EntryKind = "withdrawal" if is_empty or message.mentions_anyone() else "edit"

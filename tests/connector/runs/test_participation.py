@@ -20,6 +20,13 @@ def talk_of(run_or_injection) -> list[tuple[str, str]]:
     return [(each.author.name, each.text) for each in run_or_injection.talk.messages]
 
 
+def deliver_mention(chat, thread, ts, text) -> None:
+    """Deliver the event of a mention that Ben's edit of a reply has added."""
+    ben, later = chat.ben.person.id, f"{float(ts) + 1:.6f}"
+    edited = chat.posted(ts, f"<@{chat.slack.bot_user_id}> {text}", thread_ts=thread.ts, user=ben)
+    chat.deliver({**edited, "type": "app_mention", "edited": {"user": ben, "ts": later}, "event_ts": later})
+
+
 @pytest.fixture
 def channel(slack):
     return slack.channel("general").id
@@ -183,7 +190,7 @@ async def test_who_only_steers_stops_a_run_by_an_edit_that_mentions_the_bot(proc
         await thread.stopped()
 
 
-@pytest.mark.parametrize("edited", ["use sqlite", "@alpha use sqlite", "stop"])
+@pytest.mark.parametrize("edited", ["use sqlite", "stop"])
 async def test_an_edit_that_comes_before_a_message_of_someone_who_only_steers_counts(process, edited):
     async with process(of(Participation(steerers="anyone"))) as chat:
         thread = await chat.start()
@@ -192,15 +199,34 @@ async def test_an_edit_that_comes_before_a_message_of_someone_who_only_steers_co
         chat.slack.deliveries.next(HeldUntil(arrives := asyncio.Event()))
         remark = await thread.say("use postgres", who="ben")
         await chat.ben.edit("general", remark, edited)
-        run = await thread.next_run() if edited.startswith("@") else None
+        await chat.slack.until(lambda _: chat.slack.socket_mode.delivery.outstanding == 1)
         arrives.set()
         await chat.acknowledged()
         await thread.say("@alpha and now?")
-        if run is None:
-            assert talk_of(await thread.next_run()) == [("Ben", edited)]
-        else:
-            await run.injected("and now?")
-            assert run.prompt == "use sqlite"
+        assert talk_of(await thread.next_run()) == [("Ben", edited)]
+
+
+async def test_a_mention_by_an_edit_that_comes_before_its_message_begins_a_run(process):
+    async with process(of(Participation(steerers="anyone"))) as chat:
+        thread = await chat.start()
+        await thread.run.answer("done")
+        await thread.contains("done")
+        chat.slack.deliveries.next(HeldUntil(arrives := asyncio.Event()))
+        remark = await thread.say("use postgres", who="ben")
+        await chat.ben.edit("general", remark, "@alpha use sqlite")
+        await chat.slack.until(lambda _: chat.slack.socket_mode.delivery.outstanding == 1)
+        arrives.set()
+        await chat.acknowledged()
+        deliver_mention(chat, thread, remark, "use sqlite")
+        assert (await thread.next_run()).prompt == "use sqlite"
+
+
+async def test_a_mention_that_an_edit_adds_begins_a_run_before_the_event_of_the_edit(chat):
+    thread = Thread(chat, await chat.slack.as_person("chloe").say("general", "the build is red"))
+    reply = await thread.say("why?", who="ben")
+    await chat.acknowledged()
+    deliver_mention(chat, thread, reply, "and why?")
+    assert (await thread.next_run()).prompt == "and why?"
 
 
 async def test_the_deletion_of_talk_that_was_read_is_reported_once(chat):
