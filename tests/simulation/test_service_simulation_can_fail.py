@@ -582,7 +582,7 @@ DEFECTS = {
         *("which was acknowledged when", "existing threads", "late events", "slow Slack", "failing Slack"),
         without=("kills", "pauses", "two conversations", "heartbeats"),
         tasks=partial(BackgroundTasks, older_first_s=0.0),
-        seeds=(6889,),
+        seeds=(1133,),
     ),
     "the store loses edits": defect("is the last accepted one", "edits", table=table(fetch=lose_edits)),
     "a deletion that overtakes its message has no effect": defect(
