@@ -101,7 +101,7 @@ class UnroutedReplies:
         return reply_id in self._replies and self._replies[reply_id] is None
 
     def latest(self, reply: SlackMessage, edited_ts: str) -> tuple[SlackMessage, str]:
-        """Return the latest version of a reply, of which a later edit may have arrived, and the time of its edit."""
+        """Return the latest known version of a reply, which may be later than this one, and the time of its edit."""
         known = self._replies.get(reply.id)
         return (reply, edited_ts) if known is None or known.edited_ts <= edited_ts else (known.reply, known.edited_ts)
 
