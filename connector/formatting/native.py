@@ -215,6 +215,7 @@ def _line_safe(text: str) -> str:
 
 def _live(href: str, label: str) -> str:
     target = href if _BALANCED.fullmatch(href) else href.translate(_PARENTHESES)
+    target = target.replace("\x7f", "%7F")  # a target has no control character
     return f"[{_escape(label or href)}]({target})"
 
 
