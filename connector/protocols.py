@@ -319,8 +319,7 @@ class ThreadFacts:
             `people`: the last message of a person to the agent; `exchange:NUMBER`: one of the last messages of bots to
             it; `changed:NUMBER`: the last edit or the deletion of a message, followed by a space and the ts of the
             message; `aside:NUMBER`: an aside. Of `person:USER`, the first message of this user to the agent, the least
-            value is kept.
-            `model:NAME`: the command `!model NAME`; with a blank name, `!model default`.
+            value is kept. `model:NAME`: the command `!model NAME`; with a blank name, `!model default`.
     """
 
     agent: str | None = None

@@ -58,7 +58,7 @@ class Cleanup:
         # A record of cleanup is stored, perhaps of none.
         self._is_kept = False
         # Whether catch-ups wait to be started.
-        self.has_more_later = False
+        self.has_waiting_catch_ups = False
         self._calls_late_until_s = asyncio.get_running_loop().time() + background.calls_late_s
         # Items that wait until no late call can arrive. Items that wait at the same time share one search.
         self._to_search: list[Item] = []
@@ -97,7 +97,7 @@ class Cleanup:
         """
         self.pending += tuple(items)
         # Also while answers are being posted: `held_seq` may pass over their entries, which must remain due.
-        self._is_kept = bool(self.pending) or self.has_more_later or not self.is_done()
+        self._is_kept = bool(self.pending) or self.has_waiting_catch_ups or not self.is_done()
         record = {"cleanup": [asdict(each) for each in self.pending]} if self._is_kept else {}
         await self._lease.write(StateChanges(run=record, closed=closed, held_seq=held_seq, replaced=replaced))
         self._begin(items)

@@ -212,7 +212,7 @@ class ConversationWorker:
             self._cleanup.catch_up(entry, partial(self._catch_up, entry, catch_up))
         for entry, _ in self._catch_ups:
             self._expect_no_more(entry.id)
-        self._cleanup.has_more_later = bool(self._catch_ups)
+        self._cleanup.has_waiting_catch_ups = bool(self._catch_ups)
 
     async def _catch_up(self, entry: InboxEntry, catch_up: ThreadCatchUp) -> None:
         """Read the thread. Newer messages wait until the older ones are found, at most `older_first_s`."""

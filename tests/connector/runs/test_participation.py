@@ -28,6 +28,20 @@ def deliver_mention(chat, thread, ts, text) -> None:
 
 
 @pytest.fixture
+async def anyone(process):
+    async with process(of(Participation(steerers="anyone"))) as chat:
+        yield chat
+
+
+async def answered(chat):
+    """Return a thread whose run has ended."""
+    thread = await chat.start()
+    await thread.run.answer("done")
+    await thread.contains("done")
+    return thread
+
+
+@pytest.fixture
 def channel(slack):
     return slack.channel("general").id
 
@@ -148,77 +162,67 @@ async def test_only_the_owner_of_a_run_steers_it_if_the_policy_says_so(process):
         assert run.texts == [], "the run belongs to Ben"
 
 
-async def test_a_message_of_someone_who_only_steers_is_not_read_after_its_deletion(process):
-    async with process(of(Participation(steerers="anyone"))) as chat:
-        thread = await chat.start_shown()
-        remark = await thread.inject("use postgres", who="ben")
-        await chat.ben.delete("general", remark)
-        await chat.acknowledged()
-        await thread.inject("and this")
-        assert thread.run.texts == ["and this"]
+async def test_a_message_of_someone_who_only_steers_is_not_read_after_its_deletion(anyone):
+    thread = await anyone.start_shown()
+    remark = await thread.inject("use postgres", who="ben")
+    await anyone.ben.delete("general", remark)
+    await anyone.acknowledged()
+    await thread.inject("and this")
+    assert thread.run.texts == ["and this"]
 
 
-async def test_an_edit_of_a_message_of_someone_who_only_steers_counts(process):
-    async with process(of(Participation(steerers="anyone"))) as chat:
-        thread = await chat.start_shown()
-        remark = await thread.inject("use postgres", who="ben")
-        await chat.ben.edit("general", remark, "use sqlite")
-        await chat.acknowledged()
-        await thread.inject("and this")
-        assert thread.run.texts == ["use sqlite", "and this"]
-        await thread.run.deliver()
-        await chat.ben.edit("general", remark, "use redis")
-        await thread.run.until(lambda run: "use redis" in run.texts[-1])
+async def test_an_edit_of_a_message_of_someone_who_only_steers_counts(anyone):
+    thread = await anyone.start_shown()
+    remark = await thread.inject("use postgres", who="ben")
+    await anyone.ben.edit("general", remark, "use sqlite")
+    await anyone.acknowledged()
+    await thread.inject("and this")
+    assert thread.run.texts == ["use sqlite", "and this"]
+    await thread.run.deliver()
+    await anyone.ben.edit("general", remark, "use redis")
+    await thread.run.until(lambda run: "use redis" in run.texts[-1])
 
 
 @pytest.mark.parametrize("edited", ["!mute", "@ana use postgres"])
-async def test_an_edit_withdraws_a_message_of_someone_who_only_steers(process, edited):
-    async with process(of(Participation(steerers="anyone"))) as chat:
-        thread = await chat.start_shown()
-        remark = await thread.accept("use postgres", who="ben")
-        await chat.ben.edit("general", remark, edited)
-        await thread.marked(remark, ENVELOPE, gone=True)
-        await thread.inject("and this")
-        assert thread.run.texts == ["and this"]
+async def test_an_edit_withdraws_a_message_of_someone_who_only_steers(anyone, edited):
+    thread = await anyone.start_shown()
+    remark = await thread.accept("use postgres", who="ben")
+    await anyone.ben.edit("general", remark, edited)
+    await thread.marked(remark, ENVELOPE, gone=True)
+    await thread.inject("and this")
+    assert thread.run.texts == ["and this"]
 
 
-async def test_who_only_steers_stops_a_run_by_an_edit_that_mentions_the_bot(process):
-    async with process(of(Participation(steerers="anyone"))) as chat:
-        thread = await chat.start_shown()
-        remark = await thread.inject("use postgres", who="ben")
-        await chat.ben.edit("general", remark, "@alpha stop")
-        await thread.stopped()
+async def test_who_only_steers_stops_a_run_by_an_edit_that_mentions_the_bot(anyone):
+    thread = await anyone.start_shown()
+    remark = await thread.inject("use postgres", who="ben")
+    await anyone.ben.edit("general", remark, "@alpha stop")
+    await thread.stopped()
 
 
 @pytest.mark.parametrize("edited", ["use sqlite", "stop"])
-async def test_an_edit_that_comes_before_a_message_of_someone_who_only_steers_counts(process, edited):
-    async with process(of(Participation(steerers="anyone"))) as chat:
-        thread = await chat.start()
-        await thread.run.answer("done")
-        await thread.contains("done")
-        chat.slack.deliveries.next(HeldUntil(arrives := asyncio.Event()))
-        remark = await thread.say("use postgres", who="ben")
-        await chat.ben.edit("general", remark, edited)
-        await chat.slack.until(lambda _: chat.slack.socket_mode.delivery.outstanding == 1)
-        arrives.set()
-        await chat.acknowledged()
-        await thread.say("@alpha and now?")
-        assert talk_of(await thread.next_run()) == [("Ben", edited)]
+async def test_an_edit_that_comes_before_a_message_of_someone_who_only_steers_counts(anyone, edited):
+    thread = await answered(anyone)
+    anyone.slack.deliveries.next(HeldUntil(arrives := asyncio.Event()))
+    remark = await thread.say("use postgres", who="ben")
+    await anyone.ben.edit("general", remark, edited)
+    await anyone.slack.until(lambda _: anyone.slack.socket_mode.delivery.outstanding == 1)
+    arrives.set()
+    await anyone.acknowledged()
+    await thread.say("@alpha and now?")
+    assert talk_of(await thread.next_run()) == [("Ben", edited)]
 
 
-async def test_a_mention_by_an_edit_that_comes_before_its_message_begins_a_run(process):
-    async with process(of(Participation(steerers="anyone"))) as chat:
-        thread = await chat.start()
-        await thread.run.answer("done")
-        await thread.contains("done")
-        chat.slack.deliveries.next(HeldUntil(arrives := asyncio.Event()))
-        remark = await thread.say("use postgres", who="ben")
-        await chat.ben.edit("general", remark, "@alpha use sqlite")
-        await chat.slack.until(lambda _: chat.slack.socket_mode.delivery.outstanding == 1)
-        arrives.set()
-        await chat.acknowledged()
-        deliver_mention(chat, thread, remark, "use sqlite")
-        assert (await thread.next_run()).prompt == "use sqlite"
+async def test_a_mention_by_an_edit_that_comes_before_its_message_begins_a_run(anyone):
+    thread = await answered(anyone)
+    anyone.slack.deliveries.next(HeldUntil(arrives := asyncio.Event()))
+    remark = await thread.say("use postgres", who="ben")
+    await anyone.ben.edit("general", remark, "@alpha use sqlite")
+    await anyone.slack.until(lambda _: anyone.slack.socket_mode.delivery.outstanding == 1)
+    arrives.set()
+    await anyone.acknowledged()
+    deliver_mention(anyone, thread, remark, "use sqlite")
+    assert (await thread.next_run()).prompt == "use sqlite"
 
 
 async def test_a_mention_that_an_edit_adds_begins_a_run_before_the_event_of_the_edit(chat):
@@ -243,19 +247,16 @@ async def test_the_deletion_of_talk_that_was_read_is_reported_once(chat):
     assert [each.startswith("(I have deleted my earlier message:)") for each in run.texts] == [True]
 
 
-async def test_who_only_steers_is_told_that_a_mention_came_too_late(process):
-    async with process(of(Participation(steerers="anyone"))) as chat:
-        thread = await chat.start()
-        await thread.run.answer("done")
-        await thread.contains("done")
-        remark = await thread.say("use postgres", who="ben")
-        await chat.acknowledged()
-        await chat.ben.edit("general", remark, "@alpha use sqlite")
-        await chat.slack.until(
-            lambda workspace: any("write your message again" in each.text for each in workspace.whispers(chat.general))
-        )
-        await thread.say("@alpha use sqlite", who="ben")
-        assert (await thread.next_run()).prompt == "use sqlite"
+async def test_who_only_steers_is_told_that_a_mention_came_too_late(anyone):
+    thread = await answered(anyone)
+    remark = await thread.say("use postgres", who="ben")
+    await anyone.acknowledged()
+    await anyone.ben.edit("general", remark, "@alpha use sqlite")
+    await anyone.slack.until(
+        lambda workspace: any("write your message again" in each.text for each in workspace.whispers(anyone.general))
+    )
+    await thread.say("@alpha use sqlite", who="ben")
+    assert (await thread.next_run()).prompt == "use sqlite"
 
 
 @pytest.mark.parametrize("words", ["!cost", "!mute", "!statsu"])
