@@ -22,13 +22,14 @@ from typing import Any, Self
 
 from aiohttp import web
 from chat_completions import as_chunks, as_messages_body, error_body
+from tool_gate import Reached
 
 
 class Gate:
     """A place in a stream where the server stops until the test opens it."""
 
     def __init__(self) -> None:
-        self.reached = asyncio.Event()
+        self.reached = Reached()
         self._opened = asyncio.Event()
 
     def open(self) -> None:

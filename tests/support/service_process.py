@@ -176,7 +176,7 @@ class Serving:
 
 @asynccontextmanager
 async def serving(env: Mapping[str, str], *arguments: str, command: Sequence[str] = ("run",)) -> AsyncIterator[Serving]:
-    """Run a command that serves; it is killed at the end if it has not ended by then."""
+    """Run a command that serves; it is killed at the end if it has not ended by then. A failing test shows its log."""
     process = await ForkedProcess.start([AMPLIFIER_SLACK, *command, *arguments], _environment(env))
     service = Serving(process)
     listening = asyncio.create_task(service.listen())
@@ -187,6 +187,7 @@ async def serving(env: Mapping[str, str], *arguments: str, command: Sequence[str
             process.kill()
         await process.wait()
         await listening
+        print(service.output)  # noqa: T201 - pytest shows it when the test fails
 
 
 def _environment(env: Mapping[str, str]) -> dict[str, str]:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Literal, Self
 
 from service_process import Serving, serving_with_agents
+from tool_gate import Reached
 
 from local_slack import BlockUntil, LocalSlack, WorkspaceMessage
 
@@ -19,7 +20,7 @@ class Hold(asyncio.Event):
 
     def __init__(self) -> None:
         super().__init__()
-        self.reached = asyncio.Event()
+        self.reached = Reached()
 
     async def wait(self) -> Literal[True]:
         self.reached.set()

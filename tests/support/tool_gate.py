@@ -4,9 +4,18 @@ from __future__ import annotations
 
 import asyncio
 from pathlib import Path
-from typing import Self
+from typing import Literal, Self
 
 GATED_TOOL = Path(__file__).parent / "gated_tool.py"
+_WITHIN_S = 60.0
+
+
+class Reached(asyncio.Event):
+    """An event of a program under test: to wait for it in vain is an error, after which pytest shows the logs."""
+
+    async def wait(self) -> Literal[True]:
+        async with asyncio.timeout(_WITHIN_S):
+            return await super().wait()
 
 
 class ToolGate:
@@ -16,8 +25,8 @@ class ToolGate:
     """
 
     def __init__(self, *, is_open: bool = False) -> None:
-        self.reached = asyncio.Event()
-        self.left = asyncio.Event()
+        self.reached = Reached()
+        self.left = Reached()
         self.calls = 0
         self._opened = asyncio.Event()
         if is_open:
