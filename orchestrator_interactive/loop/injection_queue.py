@@ -153,13 +153,13 @@ class InjectionQueue:
         self.receipts = {each.id: each for each in self.receipts.values() if each.state == "waiting"}
 
     def offer(self, injection: Injection) -> Receipt:
-        """Add an injection, unless its id is known.
+        """Add an injection, unless its id is known. One that was withdrawn may be offered again.
 
         Raises:
             RunFinished: the queue is closed.
             InjectionQueueFull: the bound is reached.
         """
-        if known := self.receipts.get(injection.id):
+        if (known := self.known(injection.id)) is not None:
             return known
         if not self.is_open:
             raise RunFinished("The run has finished; this message starts a new one.")
@@ -167,8 +167,14 @@ class InjectionQueue:
             raise InjectionQueueFull(f"{self._bound} messages are waiting already; send this one later.")
         self._ids.put_nowait(injection.id)
         self._set(injection)
+        self.receipts.pop(injection.id, None)
         receipt = self.receipts[injection.id] = Receipt(injection.id)
         return receipt
+
+    def known(self, message_id: str) -> Receipt | None:
+        """Return the receipt of a message that is waiting or delivered."""
+        known = self.receipts.get(message_id)
+        return known if known is not None and known.state != "withdrawn" else None
 
     def drain(self) -> tuple[Injection, ...]:
         """Take all pending injections, ordered by the time of writing; those without an `order` last, by arrival."""

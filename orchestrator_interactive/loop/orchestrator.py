@@ -80,14 +80,8 @@ class InteractiveOrchestrator:
         return self._queue.edit(message_id, text)
 
     def withdraw_message(self, message_id: str) -> bool:
-        """Withdraw a pending message. Returns False if it is delivered or unknown.
-
-        A message withdrawn after its run ended may be injected into another run.
-        """
-        was_pending = self._queue.withdraw(message_id)
-        if was_pending and self._running is None:
-            del self._queue.receipts[message_id]
-        return was_pending
+        """Withdraw a pending message, which may be injected again. Returns False if it is delivered or unknown."""
+        return self._queue.withdraw(message_id)
 
     def receipts(self) -> tuple[Receipt, ...]:
         """Return the state of each message injected into the current or the last run, in order."""

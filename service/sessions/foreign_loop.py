@@ -228,7 +228,7 @@ class ForeignLoop:
         """
         injection = Injection.of(content)
         receipts, run = self._queue.receipts, self.run
-        if injection.id in receipts or not run.is_working:
+        if self._queue.known(injection.id) is not None or not run.is_working:
             return self._queue.offer(injection)
         if self._steer is None:
             raise RunFinished("This loop reads no messages while it works; the next run reads them.")

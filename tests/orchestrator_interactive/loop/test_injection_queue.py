@@ -134,7 +134,6 @@ class QueueMachine(RuleBasedStateMachine):
         if withdrawn:
             self.arrived.remove(message_id)
         if withdrawn and is_offered_again:
-            del self.queue.receipts[message_id]  # as the orchestrator does without a run
             self.offer_to_both(withdrawn)
 
     @rule()
@@ -269,6 +268,15 @@ class TestWithdrawals:
         await thinking.answered()
         assert [state for _, state, _ in _states(agent)] == ["delivered", "withdrawn", "delivered"]
         assert await _rows(agent) == [["- this is 1", "- this is 3"]]
+
+    async def test_a_withdrawn_message_can_be_injected_again(self) -> None:
+        thinking = Thinking()
+        agent = await thinking.with_messages("1", "2")
+        assert agent.withdraw("1")
+        assert [agent.inject(_message("1")), agent.inject(_message("1"))] == [Receipt("1")] * 2
+        await thinking.answered()
+        assert _states(agent) == [("2", "delivered", 2), ("1", "delivered", 2)]
+        assert await _rows(agent) == [["- this is 2", "- this is 1"]]
 
     async def test_when_all_are_withdrawn_the_answer_is_the_last(self) -> None:
         thinking = Thinking()

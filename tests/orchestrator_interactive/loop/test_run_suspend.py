@@ -145,7 +145,7 @@ async def test_pending_messages_can_be_withdrawn_and_injected_again_and_later_on
     with pytest.raises(RunFinished):
         agent.inject("more")
     assert agent.withdraw("m1")
-    assert agent.receipts() == ()
+    assert [each.state for each in agent.receipts()] == ["withdrawn"]
     agent.progress.act_on("executing", lambda: agent.inject(Injection("more", id="m1")))
     await resumed(agent, say("ok"))
     assert await delivered(agent) == ["m1"]
