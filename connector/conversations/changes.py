@@ -68,7 +68,7 @@ async def apply_edit(state: ConversationState, entry: InboxEntry, edit: PendingM
     await state.lease.write(StateChanges(run=record, replaced=replaced, closed=closed, held_seq=held_seq))
     if has_new_files and run is not None and target.id in inbox.waiting:
         inbox.take_back_one(target.id)
-        run.steering.add(edited)
+        await run.steering.insert(edited)
 
 
 def _files_without(message: SlackMessage, other: SlackMessage) -> tuple[SlackFile, ...]:
@@ -294,7 +294,7 @@ async def _queue_change(state: ConversationState, entry: InboxEntry, change: Pen
     await state.lease.write(StateChanges(replaced={entry.seq: data}, closed=closed))
     state.inbox.add(change)
     if state.run is not None:
-        state.run.steering.add(change)
+        await state.run.steering.insert(change)
 
 
 def _without_corrections(state: ConversationState, message_id: str) -> dict[int, End]:

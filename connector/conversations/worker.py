@@ -180,7 +180,7 @@ class ConversationWorker:
                 case "aside", PendingMessage() if await self._is_outdated(found):
                     await self.state.close(entry)  # the next run reads it as talk, as it is then
                 case "message" | "note" | "aside", PendingMessage():
-                    self._on_message(found)
+                    await self._on_message(found)
                 case "edit", PendingMessage():
                     await changes.apply_edit(self.state, entry, found)
                 case "withdrawal", PendingMessage():
@@ -191,7 +191,7 @@ class ConversationWorker:
                     self._after_run.append(entry)
                 case _, LogCommand():
                     if (again := await apply_command(self.state, entry, found)) is not None:
-                        self._on_message(again)
+                        await self._on_message(again)
                 case _, ThreadCatchUp():
                     self._inbox.unread_since[entry.id] = float(found.since)
                     self._catch_ups.append((entry, found))
@@ -238,7 +238,7 @@ class ConversationWorker:
         if self.state.run is not None:
             self.state.run.steering.flush()
 
-    def _on_message(self, inbound: PendingMessage) -> None:
+    async def _on_message(self, inbound: PendingMessage) -> None:
         run = self.state.run
         if run is not None and inbound.id == run.first.id:
             return  # the first message of the resumed run
@@ -247,7 +247,7 @@ class ConversationWorker:
             return
         if run is not None:
             self._marked_ids.add(inbound.id)
-            run.steering.add(inbound)
+            await run.steering.insert(inbound)
         elif not inbound.starts_no_run and not self._inbox.may_be_read(inbound):
             self._mark(inbound)
         if inbound.is_urgent:

@@ -15,7 +15,7 @@ from connector.runs.posts import service_post
 from connector.slack_api.downloads import FileRefused, download
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
     from connector.message_text import SlackFile
     from connector.protocols import ConversationLease
@@ -64,18 +64,21 @@ class MessageFiles:
         self._fetching: dict[str, asyncio.Task[MessageFile]] = {}
         self._is_closed = False
 
-    async def fetch(self, messages: Iterable[PendingMessage]) -> None:
+    async def fetch(self, messages: Sequence[PendingMessage]) -> None:
         """Wait until the files of messages are stored or refused. If some are urgent, wait for their files only."""
-        waiting = list(messages)
-        urgent = [each for each in waiting if each.is_urgent]
-        for each in waiting:
+        self.begin(messages)
+        urgent = [each for each in messages if each.is_urgent]
+        ids = [file.id for each in urgent or messages for file in each.message.files]
+        if tasks := [self._fetching[each] for each in ids if each in self._fetching]:
+            await asyncio.wait(tasks)
+
+    def begin(self, messages: Iterable[PendingMessage]) -> None:
+        """Begin to fetch the files of messages."""
+        for each in messages:
             for file in each.message.files[:_MOST_FILES]:
                 if file.id and file.id not in self._fetching and not self._is_closed:
                     task = self._fetching[file.id] = asyncio.create_task(self._fetch(file))
                     self._background.keep(task)
-        ids = [file.id for each in urgent or waiting for file in each.message.files]
-        if tasks := [self._fetching[each] for each in ids if each in self._fetching]:
-            await asyncio.wait(tasks)
 
     def of(self, inbound: PendingMessage) -> tuple[MessageFile, ...]:
         """Return the files of a message in their current state."""

@@ -9,7 +9,7 @@ from connector.protocols import NO_TALK, QueueFull, Refused
 from connector.runs.posts import service_post
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Sequence
+    from collections.abc import Awaitable, Callable, Iterable, Sequence
 
     from connector.protocols import ThreadTalk
     from connector.records import PendingMessage
@@ -84,6 +84,18 @@ class Steering:
         if len(self._added) == 1:
             self._background.spawn(self._process_added())
 
+    async def insert(self, inbound: PendingMessage) -> None:
+        """Queue a message in its place: newer ones that the loop has not read are injected again, after it.
+
+        Urgent ones stay.
+        """
+        self.add(inbound)
+        given = [each for each in self._inbox.given.values() if each.id in self._new and not each.is_urgent]
+        for each in given if self._may_steer(inbound) else ():
+            if each.written_s > inbound.written_s and await self.withdraw(each.id):
+                self._inbox.take_back_one(each.id)
+                self.add(each)
+
     def flush(self) -> None:
         """Inject the messages that are ready, oldest first, until the loop accepts no more."""
         instance, _ = self._key
@@ -111,16 +123,23 @@ class Steering:
     async def _prepare(self, messages: Sequence[PendingMessage], *, with_talk: bool = True) -> None:
         """Read the talk before these messages, fetch their files, and wait until they are ready."""
         if with_talk:
+            await self._remove_read(messages)
+        # From here on an urgent message may take these along: the loop is told where their files will be.
+        self._files.begin(self._with_files(messages))
+        if with_talk:
+            self.flush()
             await self._read_talk(messages)
-        # Some may be edited or withdrawn by now.
-        present = [now for each in messages if (now := self._inbox.waiting.get(each.id)) is not None]
-        if with_files := [each for each in present if each.message.files and self._may_steer(each)]:
+        if with_files := self._with_files(messages):
             await self._files.fetch(with_files)
         await self._inbox.get_ready(messages)
 
-    async def _read_talk(self, messages: Sequence[PendingMessage]) -> None:
-        """Read the talk before these messages, unless one is urgent."""
-        is_urgent = any(each.is_urgent for each in messages)
+    def _with_files(self, messages: Iterable[PendingMessage]) -> list[PendingMessage]:
+        """Return those of the messages that are read with files, as they are now: edited, or withdrawn."""
+        present = (now for each in messages if (now := self._inbox.waiting.get(each.id)) is not None)
+        return [each for each in present if each.message.files and self._may_steer(each)]
+
+    async def _remove_read(self, messages: Sequence[PendingMessage]) -> None:
+        """Remove those of the messages that the agent has read as talk."""
         self._prepared.update(each.id for each in messages)
         for each in messages:
             if await self._reader.has_read(each):
@@ -129,7 +148,10 @@ class Steering:
                 await self._outbox.add(closed={each.seq: "done"})
             else:
                 self._new.add(each.id)
-        self.flush()  # an urgent message may wait for these
+
+    async def _read_talk(self, messages: Sequence[PendingMessage]) -> None:
+        """Read the talk before these messages, unless one is urgent."""
+        is_urgent = any(each.is_urgent for each in messages)
         for each in messages:
             if each.id in self._new and not is_urgent and self._may_steer(each):
                 self._talk[each.id] = await self._reader.before(each, _READ_WITHIN_S)

@@ -2,10 +2,12 @@ from __future__ import annotations
 
 import asyncio
 
+import pytest
 from chat import EYES, HOURGLASS, Thread
 
 from connector import SlackOptions
 from connector.protocols import FileLimits
+from local_slack import HeldUntil
 
 
 async def upload(chat, *files, text="", thread=None, channel="general"):
@@ -74,6 +76,39 @@ async def test_a_later_message_waits_for_the_files_of_an_earlier_one_and_an_urge
     assert thread.run.injections[-1].files[0].note == "b.csv: text/csv"
 
 
+async def test_an_urgent_message_takes_along_one_with_files_for_which_the_thread_is_being_read(chat):
+    thread = await chat.start()
+    await thread.say("the build is red", who="ben")
+    reading = chat.hold("conversations.replies")
+    chat.sessions.hold_keeping = asyncio.Event()
+    await upload(chat, A, text="see this", thread=thread.ts)
+    await reading.reached.wait()
+    await thread.say("!now")
+    await thread.run.injected("see this", "!now")
+    assert "still being downloaded" in thread.run.injections[0].files[0].note
+    chat.sessions.hold_keeping.set()
+    await chat.slack.until(lambda _: list(chat.sessions.kept.values()) == [b"one"])
+
+
+@pytest.mark.parametrize("is_urgent", [False, True])
+async def test_a_message_that_arrives_late_with_files_is_read_before_newer_ones_unless_they_are_urgent(chat, is_urgent):
+    thread = await chat.start()
+    await chat.acknowledged()
+    chat.slack.deliveries.next(HeldUntil(arrives := asyncio.Event()))
+    chat.sessions.hold_keeping = asyncio.Event()
+    await upload(chat, A, text="see this", thread=thread.ts)
+    newer = "!now" if is_urgent else "what is it?"
+    await thread.inject(newer)
+    arrives.set()
+    await thread.run.injected(*[newer] * is_urgent)
+    await chat.acknowledged()
+    assert thread.run.texts == [newer] * is_urgent
+    chat.sessions.hold_keeping.set()
+    await thread.run.injected(*sorted(("see this", newer)))
+    assert next(each.files for each in thread.run.injections if each.files)[0].note == "a.txt: text/plain"
+    await thread.run.deliver()
+
+
 async def test_a_run_is_stopped_while_its_files_are_fetched(chat):
     chat.sessions.hold_keeping = asyncio.Event()
     thread = Thread(chat, await upload(chat, A, text="@alpha read"))
@@ -124,7 +159,7 @@ async def test_a_file_of_two_messages_stays_if_one_is_deleted(chat):
     first = await upload(chat, A, text="read", thread=thread.ts)
     await thread.run.injected("read")
     file = file_json(chat, A[1])
-    second = f"{float(first) + 1:.6f}"
+    second = f"{float(first) + 0.00001:.6f}"
     again = {"type": "message", "subtype": "file_share", "files": [file]}
     chat.deliver(chat.posted(second, "again", thread_ts=thread.ts) | again)
     await thread.run.injected("read", "again")

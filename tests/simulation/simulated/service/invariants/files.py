@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping
 
+from connector import texts
 from orchestrator_interactive.transcript.rows import delivered_ids_in, text_of
 from service.store.base import thread_of
 from simulated.service.slack import BOT, Slack
@@ -24,7 +25,7 @@ def read_with_message(case: Evidence, *, may_be_late: bool) -> Iterator[str]:
         for written in case.written:
             for file in written.sent if written.id in delivered_ids_in(row) else ():
                 outcomes = (f"stored as {file}", f"{file}.txt cannot be read", *((file,) if may_be_late else ()))
-                if not any(each in text for each in outcomes):
+                if not any(each in text for each in outcomes) or texts.TOO_MANY_FILES in text:
                     yield f"{written.word} was read without its file {file}."
 
 
