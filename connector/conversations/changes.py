@@ -195,7 +195,7 @@ async def apply_consent(state: ConversationState, entry: InboxEntry, consent: Co
         if run.consent(consent):
             state.workspace.observer.consented(consent.by, consent.user, state.id, run.record.id, allows=consent.allows)
         await state.lease.write(StateChanges(run=asdict(run.record), closed={entry.seq: "done"}))
-        run.steering.flush()
+        run.steering.on_consent(consent.user)
         names = [await background.users.known_name_of(user) for user in (run.owner, consent.user)]
         text = texts.consented(*names, allows=run.record.consents[consent.user])
     background.spawn(background.client.update(place.channel, consent.ts, lambda: Content(escape(text)), CallSlot()))

@@ -67,10 +67,7 @@ class MessageFiles:
     async def fetch(self, messages: Sequence[PendingMessage]) -> None:
         """Wait until the files of messages are stored or refused. If some are urgent, wait for their files only."""
         self.begin(messages)
-        urgent = [each for each in messages if each.is_urgent]
-        ids = [file.id for each in urgent or messages for file in each.message.files]
-        if tasks := [self._fetching[each] for each in ids if each in self._fetching]:
-            await asyncio.wait(tasks)
+        await self._end([each for each in messages if each.is_urgent] or messages)
 
     def begin(self, messages: Iterable[PendingMessage]) -> None:
         """Begin to fetch the files of messages."""
@@ -91,6 +88,11 @@ class MessageFiles:
                 notice = texts.file_refused(file.name, read.problem)
                 await self._outbox.add(*service_post(f"file:{file.id or file.name}", notice))
 
+    async def tell_at_end(self, inbound: PendingMessage) -> None:
+        """Tell the author of a message that was read before its files were fetched; see `tell`."""
+        await self._end((inbound,))
+        await self.tell(inbound)
+
     async def drop(self, files: Iterable[SlackFile]) -> None:
         """Remove the files of a message that its author withdraws or edits before the model reads it."""
         ids = [each.id for each in files if each.id]
@@ -107,6 +109,11 @@ class MessageFiles:
         self._is_closed = True
         for each in self._fetching.values():
             each.cancel()
+
+    async def _end(self, messages: Iterable[PendingMessage]) -> None:
+        ids = [file.id for each in messages for file in each.message.files]
+        if tasks := [self._fetching[each] for each in ids if each in self._fetching]:
+            await asyncio.wait(tasks)
 
     def _now(self, file: SlackFile) -> MessageFile:
         task = self._fetching.get(file.id)

@@ -9,7 +9,7 @@ from connector.protocols import NO_TALK, QueueFull, Refused
 from connector.runs.posts import service_post
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterable, Sequence
+    from collections.abc import Awaitable, Callable, Sequence
 
     from connector.protocols import ThreadTalk
     from connector.records import PendingMessage
@@ -96,6 +96,12 @@ class Steering:
                 self._inbox.take_back_one(each.id)
                 self.add(each)
 
+    def on_consent(self, user: str) -> None:
+        """Prepare the messages of a person who may steer now: their files and the talk before them were not read."""
+        for each in [each for each in self._inbox.waiting.values() if each.message.user == user and not each.is_note]:
+            self._inbox.take_back_one(each.id)
+            self.add(each)
+
     def flush(self) -> None:
         """Inject the messages that are ready, oldest first, until the loop accepts no more."""
         instance, _ = self._key
@@ -123,23 +129,16 @@ class Steering:
     async def _prepare(self, messages: Sequence[PendingMessage], *, with_talk: bool = True) -> None:
         """Read the talk before these messages, fetch their files, and wait until they are ready."""
         if with_talk:
-            await self._remove_read(messages)
-        # From here on an urgent message may take these along: the loop is told where their files will be.
-        self._files.begin(self._with_files(messages))
-        if with_talk:
-            self.flush()
             await self._read_talk(messages)
-        if with_files := self._with_files(messages):
+        # Some may be edited or withdrawn by now.
+        present = [now for each in messages if (now := self._inbox.waiting.get(each.id)) is not None]
+        if with_files := [each for each in present if each.message.files and self._may_steer(each)]:
             await self._files.fetch(with_files)
         await self._inbox.get_ready(messages)
 
-    def _with_files(self, messages: Iterable[PendingMessage]) -> list[PendingMessage]:
-        """Return those of the messages that are read with files, as they are now: edited, or withdrawn."""
-        present = (now for each in messages if (now := self._inbox.waiting.get(each.id)) is not None)
-        return [each for each in present if each.message.files and self._may_steer(each)]
-
-    async def _remove_read(self, messages: Sequence[PendingMessage]) -> None:
-        """Remove those of the messages that the agent has read as talk."""
+    async def _read_talk(self, messages: Sequence[PendingMessage]) -> None:
+        """Read the talk before these messages, unless one is urgent."""
+        is_urgent = any(each.is_urgent for each in messages)
         self._prepared.update(each.id for each in messages)
         for each in messages:
             if await self._reader.has_read(each):
@@ -148,10 +147,7 @@ class Steering:
                 await self._outbox.add(closed={each.seq: "done"})
             else:
                 self._new.add(each.id)
-
-    async def _read_talk(self, messages: Sequence[PendingMessage]) -> None:
-        """Read the talk before these messages, unless one is urgent."""
-        is_urgent = any(each.is_urgent for each in messages)
+        self.flush()  # an urgent message may wait for these
         for each in messages:
             if each.id in self._new and not is_urgent and self._may_steer(each):
                 self._talk[each.id] = await self._reader.before(each, _READ_WITHIN_S)
@@ -161,6 +157,7 @@ class Steering:
     def _offer(self, inbound: PendingMessage) -> bool:
         """Inject one message. Returns whether the loop accepts more."""
         users, message = self._background.users, inbound.message
+        self._files.begin((inbound,))  # an urgent message takes it along: its files come later
         try:
             taken = self._sessions.inject(
                 *self._key,
@@ -180,7 +177,7 @@ class Steering:
         if taken:
             self._inbox.give(inbound)
             if message.files:
-                self._background.spawn(self._files.tell(inbound))
+                self._background.spawn(self._files.tell_at_end(inbound))
         return taken
 
     async def _refuse(self, inbound: PendingMessage, why: str) -> None:

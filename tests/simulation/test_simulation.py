@@ -78,6 +78,7 @@ def test_the_invariants_of_the_service_hold_over_an_sqlite_file() -> None:
         225251,
         250300,
         289400,
+        310909,
     ],
 )
 def test_a_seed_that_found_a_defect_of_the_service_passes(seed: int) -> None:

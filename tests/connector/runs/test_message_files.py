@@ -5,7 +5,7 @@ import asyncio
 import pytest
 from chat import EYES, HOURGLASS, Thread
 
-from connector import SlackOptions
+from connector import Instance, Participation, Persona, SlackOptions
 from connector.protocols import FileLimits
 from local_slack import HeldUntil
 
@@ -107,6 +107,16 @@ async def test_a_message_that_arrives_late_with_files_is_read_before_newer_ones_
     await thread.run.injected(*sorted(("see this", newer)))
     assert next(each.files for each in thread.run.injections if each.files)[0].note == "a.txt: text/plain"
     await thread.run.deliver()
+
+
+async def test_the_files_of_a_newcomer_are_read_once_the_owner_lets_them_steer(process):
+    async with process(Instance("alpha", Persona("Alpha", ":owl:"), Participation(asks_consent=True))) as chat:
+        thread = await chat.start()
+        await chat.ben.share("general", dict((A,)), "@alpha see this", thread=thread.ts)
+        question = await thread.contains("Let Ben steer this run?")
+        await chat.ana.click("general", question.ts, "steer_allow")
+        await thread.run.injected("see this")
+        assert thread.run.injections[0].files[0].note == "a.txt: text/plain"
 
 
 async def test_a_run_is_stopped_while_its_files_are_fetched(chat):
