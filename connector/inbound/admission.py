@@ -182,22 +182,22 @@ class Admitter:
         return False
 
     async def admit(
-        self, message: SlackMessage, routed: Routed, actor: Actor, effective_ts: str, edited_ts: str = ""
+        self, message: SlackMessage, routed: Routed, actor: Actor, called_ts: str, edited_ts: str = ""
     ) -> None:
         """Admit a message to an agent, and then the replies to it that arrived before it.
 
-        `effective_ts` is the time of the post, or of the edit that added the mention; `edited_ts` of the last edit.
+        `called_ts` is the time of the post, or of the edit that added the mention; `edited_ts` of the last edit.
         """
         message = replace(message, is_shared=True) if actor.is_shared else message
         calls_agent = message.mentions(self._bot_user) and _says_something(message, routed)
-        if calls_agent and await self._may_have_missed_replies(message, effective_ts):
+        if calls_agent and await self._may_have_missed_replies(message, called_ts):
             # Stored before the message: if this process ends in between, Slack delivers the event again.
-            catch_up = ThreadCatchUp(pending_of(message, routed, edited_ts), effective_ts, actor.is_shared)
+            catch_up = ThreadCatchUp(pending_of(message, routed, edited_ts), called_ts, actor.is_shared)
             entry = InboxEntry(catch_up.id, "catch_up", asdict(catch_up))
             await self._runs.admit(message.place.conversation_id, entry)
         await self._store_entry(message, routed, edited_ts)
         if calls_agent:
-            passed = self.unrouted.take_after(message.place.conversation_id, effective_ts)
+            passed = self.unrouted.take_after(message.place.conversation_id, called_ts)
             # Concurrently: each check may wait for Slack.
             allowed = await asyncio.gather(*(self.is_allowed(each.actor) for each in passed))
             for reply, _, reply_edited_ts in compress(passed, allowed):
@@ -293,7 +293,7 @@ class Admitter:
                 elif await self.is_allowed(actor):
                     await self._store_entry(message, routed, edited_ts)
 
-    async def _may_have_missed_replies(self, mention: SlackMessage, effective_ts: str) -> bool:
+    async def _may_have_missed_replies(self, mention: SlackMessage, called_ts: str) -> bool:
         """Return whether a process may have acknowledged a reply to a mention before the mention was admitted.
 
         In an existing thread a reply may follow at any moment. A root message gets no reply within `_LATE_S`.
@@ -301,8 +301,8 @@ class Admitter:
         if mention.direct:
             return False
         conversation_id = mention.place.conversation_id
-        is_late = abs(self._now_s() - float(effective_ts)) > _LATE_S
-        if is_late or self.unrouted.after(conversation_id, effective_ts):
+        is_late = abs(self._now_s() - float(called_ts)) > _LATE_S
+        if is_late or self.unrouted.after(conversation_id, called_ts):
             return True
         thread = await self._runs.thread_of(conversation_id)
         return mention.thread_ts is not None and not (thread.agent and thread.takes_part(mention.user, mention.ts))

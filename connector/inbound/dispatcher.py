@@ -44,7 +44,6 @@ from connector.events import (
     home_of,
     home_opened_of,
     message_of,
-    moment_of,
     rating_of,
     reaction_of,
     request_click_of,
@@ -298,10 +297,13 @@ def _handling(  # noqa: C901, PLR0911, PLR0912 - a case for each kind of event
                 return intake.on_deletion(deletion, _author(deletion.message, home, is_shared))
             if (edit := edit_of(event, team, dm_threads=dm_threads)) is not None:
                 return intake.on_edit(edit, _author(edit.message, home, is_shared))
+        case {"type": "app_mention", "edited": {}}:
+            # Slack sends it again after every edit of a message with a mention; the event of the edit counts.
+            return None
         case {"type": "message" | "app_mention"}:
             if (message := message_of(event, team, dm_threads=dm_threads)) is not None:
                 actor = _author(message, home_of(event), is_shared)
-                return intake.on_message(message, actor, effective_ts=moment_of(event))
+                return intake.on_message(message, actor)
         case {"type": "reaction_added"}:
             if (reaction := reaction_of(event)) is not None:
                 return intake.on_reaction(reaction, Actor(reaction.user, reaction.channel, None, is_shared))

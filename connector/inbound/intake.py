@@ -167,15 +167,12 @@ class Intake:
     def options(self) -> SlackOptions:
         return self._tasks.options
 
-    async def on_message(self, message: SlackMessage, actor: Actor, effective_ts: str) -> None:
-        """Admit a message. The second event of the same post has no effect.
-
-        `effective_ts` is the time of the post, or of the edit that added the mention.
-        """
+    async def on_message(self, message: SlackMessage, actor: Actor) -> None:
+        """Admit a message. The second event of the same post has no effect."""
         if self._router.is_own(message):
             return
         async with self._in_order(message.place.conversation_id):
-            if self._admitter.unrouted.was_deleted(message.id) or await self._admit(message, actor, effective_ts):
+            if self._admitter.unrouted.was_deleted(message.id) or await self._admit(message, actor):
                 return
             has_agent = await self._note_talk(message, actor)
             if message.bot:
@@ -186,20 +183,20 @@ class Intake:
         if not has_agent and not message.bot and await self._look_up_mention(message, actor):
             # By now the mention is admitted, by this process or another one, or the look-up failed.
             async with self._in_order(message.place.conversation_id):
-                await self._admit(message, actor, effective_ts)
+                await self._admit(message, actor)
 
-    async def _admit(self, message: SlackMessage, actor: Actor, effective_ts: str) -> bool:
+    async def _admit(self, message: SlackMessage, actor: Actor, called_ts: str = "") -> bool:
         """Admit a message if it is for an agent and its author is allowed. Return whether it is for an agent.
 
-        The access check comes second because it may wait for Slack.
+        `called_ts`: time of the edit that added the mention; blank: it was there from the start. The access check comes
+        second because it may wait for Slack.
         """
         if await self._command(message, actor):
             return True
-        edited_ts = "" if effective_ts == message.ts else effective_ts
-        message, edited_ts = self._admitter.unrouted.latest(message, edited_ts)
+        message, edited_ts = self._admitter.unrouted.latest(message, called_ts)
         routed = await self._router.route(message)
         if routed is not None and await self._admitter.is_allowed(actor, message):
-            await self._admitter.admit(message, routed, actor, effective_ts, edited_ts)
+            await self._admitter.admit(message, routed, actor, called_ts or message.ts, edited_ts)
         elif message.thread_ts is None:
             self._without_agent[message.place.conversation_id] = None
         return routed is not None
@@ -284,7 +281,7 @@ class Intake:
             if routed is None and _may_be_a_reply_to_us(message):
                 unrouted.add(message, actor, edit.event_ts)
             if before is None:
-                await self._edit_aside(edit, routed, actor)
+                await self._edit_unrouted(edit, routed, actor)
                 return
             if not await self._admitter.is_allowed(actor):
                 return
@@ -300,13 +297,25 @@ class Intake:
             else:
                 await self._store_change("edit", edit, routed, placeholder="message" if may_still_arrive else None)
 
-    async def _edit_aside(self, edit: MessageEdit, routed: Routed | None, actor: Actor) -> None:
-        """Store the edit of a message that only an active run reads, if it is one."""
+    async def _edit_unrouted(self, edit: MessageEdit, routed: Routed | None, actor: Actor) -> None:
+        """Store the edit of a message that only an active run reads, or admit one to which the edit adds a mention."""
+        message, bot = edit.message, self._bot_user
+        if await self._edit_aside(edit, routed, actor):
+            return
+        if not message.mentions(bot) or edit.before.mentions(bot) or self._admitter.unrouted.was_deleted(message.id):
+            return
+        if command_of(plain_text(message.text, bot)) is None or message.bot:
+            await self._admit(message, actor, edit.event_ts)
+        elif await self._admitter.is_allowed(actor, message):
+            self.commands.answer(message, texts.EDITED_TO_COMMAND)
+
+    async def _edit_aside(self, edit: MessageEdit, routed: Routed | None, actor: Actor) -> bool:
+        """Store the edit of a message that only an active run reads. Returns whether it is one."""
         message, before = edit.message, edit.before
         if message.thread_ts is None or (thread := await self._router.thread_of(before)).agent is None:
-            return
+            return False
         if not (await self._router.may_steer_only(before) and await self._admitter.is_allowed(actor)):
-            return
+            return False
         resolved = routed or await self._router.resolve(message)
         _, prompt = resolved
         if routed is not None and is_stop_word(prompt):
@@ -315,16 +324,15 @@ class Intake:
             self.commands.answer(message, texts.EDITED_TO_COMMAND)
             await self._store_change("withdrawal", edit, resolved)
         elif routed is not None and (prompt or message.files or message.quoted):
-            if thread.was_aside(message.ts):
-                await self._store_change("edit", edit, resolved)
-                self.commands.answer(message, texts.MENTION_ADDED)
-            else:  # the event of the mention admits it, unless the message comes first
-                facts = change_fact(message.ts, edit.event_ts)
-                await self._runs.learn(message.place.conversation_id, facts)
+            if not thread.was_aside(message.ts):
+                return False
+            await self._store_change("edit", edit, resolved)
+            self.commands.answer(message, texts.MENTION_ADDED)
         else:
             is_empty = not (prompt or message.files or message.quoted)
             kind: EntryKind = "withdrawal" if is_empty or message.mentions_anyone() else "edit"
             await self._store_change(kind, edit, resolved)
+        return True
 
     async def _stop_by_edit(self, edit: MessageEdit, before: Routed) -> None:
         """Withdraw a message that was edited to a stop word, and stop the run.

@@ -64,6 +64,7 @@ _MENTION_FIELDS = (
         "files",
         "thread_ts",
         "parent_user_id",
+        "edited",
     ),
     *("bot_id", "app_id", "bot_profile", "username"),
 )
@@ -131,11 +132,13 @@ def views_event(user: str, workspace: Workspace) -> Json:
 
 
 def mention_of(change: Change, workspace: Workspace) -> Json | None:
-    """Return the ``app_mention`` event of a post that mentions the bot; None in direct messages."""
+    """Return the ``app_mention`` event of a post that mentions the bot, or of its edit; None in direct messages."""
     bot = workspace.directory.bot
-    if not isinstance(change, Posted) or change.message.user == bot.id:
+    if not isinstance(change, Posted | Changed) or change.message.user == bot.id:
         return None
     message = change.message
+    if isinstance(change, Changed) and message.edited is None:
+        return None
     if f"<@{bot.id}>" not in message.text or workspace.channel(message.channel).is_im:
         return None
     posted = _message(message, workspace)

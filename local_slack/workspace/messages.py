@@ -83,6 +83,8 @@ class PostIdentity:
 
 @dataclass(frozen=True, slots=True)
 class Edit:
+    """The last edit of a message; ``ts`` in whole seconds, as Slack has it."""
+
     user: str
     ts: str
 

@@ -194,7 +194,7 @@ class Workspace:
             raise SlackRefused("cant_update_message")
         self.rules.check_edit(history.channel, previous, self._clock())
         at = self._timestamps.next()
-        message = replace(previous, body=body, edited=Edit(author.id, at))
+        message = replace(previous, body=body, edited=Edit(author.id, f"{int(float(at))}.000000"))
         history.messages[ts] = message
         self._emit(Changed(message, previous, at))
         return message

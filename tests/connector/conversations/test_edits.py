@@ -226,7 +226,7 @@ async def test_a_pending_message_that_is_edited_to_a_command_is_not_read_and_its
     thread = await chat.start_shown()
     reply = await thread.inject("and this")
     await thread.edit(reply, words)
-    await chat.slack.until(lambda ws: any("an edit is no command" in each.text for each in ws.whispers(thread.channel)))
+    await chat.slack.until(lambda ws: any("An edit is no command" in each.text for each in ws.whispers(thread.channel)))
     await chat.acknowledged()
     await thread.inject("the next one")
     assert thread.run.texts == ["the next one"]

@@ -41,7 +41,7 @@ async def test_a_mention_by_no_person_starts_nothing(chat, fields):
 
 async def test_edits_deletions_and_reactions_outside_of_the_threads_of_an_agent_start_nothing(chat):
     thread = await chat.say("good morning")
-    await thread.edit(thread.ts, "@alpha good morning")
+    await thread.edit(thread.ts, "good evening")
     await thread.cross()
     await chat.ana.unreact("general", thread.ts, "x")
     await thread.delete(thread.ts)

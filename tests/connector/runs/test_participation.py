@@ -20,13 +20,6 @@ def talk_of(run_or_injection) -> list[tuple[str, str]]:
     return [(each.author.name, each.text) for each in run_or_injection.talk.messages]
 
 
-def deliver_mention(chat, thread, ts, text) -> None:
-    """Deliver the event of a mention that Ben's edit of a reply has added."""
-    ben, later = chat.ben.person.id, f"{float(ts) + 1:.6f}"
-    edited = chat.posted(ts, f"<@{chat.slack.bot_user_id}> {text}", thread_ts=thread.ts, user=ben)
-    chat.deliver({**edited, "type": "app_mention", "edited": {"user": ben, "ts": later}, "event_ts": later})
-
-
 @pytest.fixture
 async def anyone(process):
     async with process(of(Participation(steerers="anyone"))) as chat:
@@ -220,17 +213,43 @@ async def test_a_mention_by_an_edit_that_comes_before_its_message_begins_a_run(a
     await anyone.ben.edit("general", remark, "@alpha use sqlite")
     await anyone.slack.until(lambda _: anyone.slack.socket_mode.delivery.outstanding == 1)
     arrives.set()
-    await anyone.acknowledged()
-    deliver_mention(anyone, thread, remark, "use sqlite")
     assert (await thread.next_run()).prompt == "use sqlite"
 
 
-async def test_a_mention_that_an_edit_adds_begins_a_run_before_the_event_of_the_edit(chat):
+async def test_a_mention_that_an_edit_adds_begins_one_run(chat):
     thread = Thread(chat, await chat.slack.as_person("chloe").say("general", "the build is red"))
     reply = await thread.say("why?", who="ben")
+    await chat.ben.edit("general", reply, "@alpha why?")
+    run = await thread.next_run()
+    assert run.prompt == "why?"
+    await chat.ben.edit("general", reply, "@alpha and why?")
+    await run.injected("(Correction of my earlier message. It now reads:) and why?")
     await chat.acknowledged()
-    deliver_mention(chat, thread, reply, "and why?")
-    assert (await thread.next_run()).prompt == "and why?"
+    assert len(run.texts) == 1
+    await chat.starts_next()
+
+
+@pytest.mark.parametrize("edited", ["@alpha stop", "@alpha", "@alpha !mute"])
+async def test_a_message_edited_to_no_task_is_one_gesture_though_slack_sends_two_events(chat, edited):
+    thread = await chat.start()
+    await thread.inject("@alpha and the tests")
+    reply = await thread.say("@alpha and the docs")
+    await thread.run.injected("and the tests", "and the docs")
+    await thread.edit(reply, edited)
+    await thread.run.injected("and the tests")
+    await chat.acknowledged()
+    assert thread.run.stops == [False] * (edited == "@alpha stop")
+    assert len(thread.texts) == 1, "the status"
+
+
+async def test_an_edit_of_talk_to_a_command_is_answered_and_no_command(chat):
+    thread = await chat.start()
+    talk = await thread.say("@ben please look")
+    await thread.edit(talk, "@alpha !mute")
+    await chat.slack.until(lambda ws: any("An edit is no command" in each.text for each in ws.whispers("general")))
+    await thread.inject("and now?")
+    await chat.acknowledged()
+    assert not thread.message(talk).reacted("mute")
 
 
 async def test_the_deletion_of_talk_that_was_read_is_reported_once(chat):

@@ -123,7 +123,7 @@ def _mentioned(message: SlackMessage) -> dict[str, Any]:
 
 
 def _edited(message: SlackMessage, before: str) -> dict[str, Any]:
-    now = {**_fields(message), "edited": {"user": message.user, "ts": message.edited_ts}}
+    now = {**_fields(message), "edited": message.edited}
     return _changed(message, "message_changed", message.edited_ts) | {
         "message": now,
         "previous_message": {**_fields(message), "text": before},
@@ -408,6 +408,8 @@ class People:
         self._sim.count("edit")
         message.edited_ts = self._slack.now_ts()
         written.edits.append(self._events.send(_edited(message, before)))
+        if BOT in message.text and message.channel != DIRECT:
+            self._events.send({**_mentioned(message), "edited": message.edited})
 
     def _delete(self, written: WrittenMessage) -> None:
         message = written.message

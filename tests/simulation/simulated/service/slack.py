@@ -78,6 +78,11 @@ class SlackMessage:
         """The buttons and menus of the message."""
         return [each for block in self.blocks if block["type"] == "actions" for each in block["elements"]]
 
+    @property
+    def edited(self) -> dict[str, str]:
+        """The last edit as Slack has it, in whole seconds."""
+        return {"user": self.user, "ts": f"{int(float(self.edited_ts))}.000000"}
+
     def api_form(self) -> dict[str, Any]:
         if self.is_deleted:
             return tombstone_of(self)
@@ -93,7 +98,7 @@ class SlackMessage:
         if self.files:
             data["files"] = list(self.files)
         if self.edited_ts:
-            data["edited"] = {"user": self.user, "ts": self.edited_ts}
+            data["edited"] = self.edited
         if self.user in BOT_IDS:
             data["bot_id"] = BOT_IDS[self.user]
         if self.username is not None:
