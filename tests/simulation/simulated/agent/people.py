@@ -193,22 +193,26 @@ class People:
         self._capability("notify")(self._invariants.notices.create())
 
     def _steer(self) -> None:
-        post, sim = self._writer.write(), self._sim
+        post = self._writer.write()
         if self.killed.is_set():
             self.unread.append(post)
             return
+        self._send(post, f"write{' urgently' if post.is_urgent else ''} message {post.number}")
+
+    def _send(self, post: Post, what: str) -> None:
+        sim = self._sim
         try:
             self.give(post)
         except RunFinished:
-            sim.log("people", f"write message {post.number}: too late, it starts its own run")
+            sim.log("people", f"{what}: too late, it starts its own run")
             sim.count("steer too late for its run")
             self.unread.append(post)
         except InjectionQueueFull:
-            sim.log("people", f"write message {post.number}: refused, the queue is full")
+            sim.log("people", f"{what}: refused, the queue is full")
             sim.count("steer refused: queue full")
         else:
             sim.count(f"{'urgent ' if post.is_urgent else ''}steer accepted {self._stage()}")
-            sim.log("people", f"write{' urgently' if post.is_urgent else ''} message {post.number}: accepted")
+            sim.log("people", f"{what}: accepted")
 
     def _correct(self, *, is_edit: bool) -> None:
         """Edit or withdraw a recent message."""
@@ -242,8 +246,11 @@ class People:
             return
         receipt = self._sim.rng.choice(known)
         post = self._written[receipt.id]
-        if not post.plain:
+        if not post.plain and post not in self.unread:
             self._sim.count(f"message injected again: {receipt.state}")
+            if receipt.state == "withdrawn":
+                self._send(post, f"inject message {post.number} again, which was withdrawn")
+                return
             self._sim.log("people", f"inject message {post.number} again")
             if self._capability("inject_message")(post.injection()) != receipt:
                 self._sim.violation(f"Message {post.number} was injected twice, and has two receipts.")

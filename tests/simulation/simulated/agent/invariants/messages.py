@@ -190,6 +190,7 @@ class Receipts(Invariant):
             self.violation(f"The receipt for message {post.number} starts with '{receipt.state}'.")
         if not post.plain and receipt.id != post.id:
             self.violation(f"The receipt for message {post.number} has the id {receipt.id}.")
+        self._states.pop(receipt.id, None)
         self._states[receipt.id] = _State(post)
 
     def on_withdrawn(self, _post: Post, message_id: str) -> None:
