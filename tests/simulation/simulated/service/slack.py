@@ -65,6 +65,15 @@ class SlackMessage:
         return self.ts == self.thread_ts
 
     @property
+    def is_empty(self) -> bool:
+        """Whether nothing is left of it: its files are deleted, and it has no text."""
+        return bool(self.files) and not self.text and not self.readable_files
+
+    @property
+    def readable_files(self) -> list[dict[str, Any]]:
+        return [each for each in self.files if each.get("mode") != "tombstone"]
+
+    @property
     def key(self) -> str:
         """The idempotency key of a post of the bot."""
         return str(self.metadata.get("event_payload", {}).get("key", ""))
@@ -181,6 +190,15 @@ class Slack:
         self.messages[self._post({"text": arguments.get("initial_comment", ""), **arguments}, by)["ts"]].files = files
         return {"files": list(files)}
 
+    def _delete_file(self, arguments: dict[str, Any], _by: int) -> dict[str, Any]:
+        for message in self.messages.values():
+            message.files = tuple(
+                {"id": each["id"], "mode": "tombstone"} if each["id"] == arguments["file"] else each
+                for each in message.files
+            )
+        self._sim.count("file deleted")
+        return {}
+
     def _start_stream(self, arguments: dict[str, Any], by: int) -> dict[str, Any]:
         self._sim.count("stream started")
         message = self.messages[self._post({"text": "", **arguments}, by)["ts"]]
@@ -287,6 +305,7 @@ _METHODS = {
     "chat.appendStream": Slack._append_stream,
     "chat.stopStream": Slack._stop_stream,
     "files.completeUploadExternal": Slack._share,
+    "files.delete": Slack._delete_file,
     "reactions.add": Slack._react,
     "reactions.remove": Slack._unreact,
     "conversations.replies": Slack._replies,

@@ -32,7 +32,7 @@ def read_with_message(case: Evidence, *, may_be_late: bool) -> Iterator[str]:
 def shared_once(slack: Slack, shared: Mapping[tuple[str, str], bool]) -> Iterator[str]:
     """Each file that an agent has shared is in its thread once, unless that was deleted, and no other file is."""
     posts = [each for each in slack.messages.values() if each.user == BOT and not each.is_deleted]
-    shown = Counter((each.thread_ts, str(file["name"])) for each in posts for file in each.files)
+    shown = Counter((each.thread_ts, str(file["name"])) for each in posts for file in each.readable_files)
     stored = {(thread_of(conversation).split(":")[2], file): known for (conversation, file), known in shared.items()}
     for thread_ts, file in stored.keys() | shown.keys():
         times, is_known = shown[thread_ts, file], stored.get((thread_ts, file), False)

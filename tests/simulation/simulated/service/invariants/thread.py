@@ -66,7 +66,7 @@ def owners(case: Evidence) -> Iterator[str]:
 def strays(slack: Slack) -> Iterator[str]:
     """No reply is posted in the channel outside of its thread."""
     for post in slack.messages.values():
-        if post.user == BOT and post.is_root and not post.is_deleted:
+        if post.user == BOT and post.is_root and not post.is_deleted and not post.is_empty:
             yield f"{post.text[:40]!r} is in the channel, outside of a thread."
 
 
