@@ -51,7 +51,9 @@ async def apply_edit(state: ConversationState, entry: InboxEntry, edit: PendingM
     is_injected = run is not None and target.id in inbox.given and target.id != run.first.id
     if is_injected and has_new_files and run is not None and await run.steering.withdraw(target.id):
         inbox.take_back_one(target.id)
-    if target.id in inbox.given and (run is None or not await run.edit(edited)):
+    if target.id in inbox.given and not (
+        run is not None and (await run.edit(edited) or await _is_left_unread(state, target))
+    ):
         await _queue_change(state, entry, replace(correction, instance=target.instance))
         return
     inbox.replace(edited)
@@ -266,7 +268,14 @@ async def _leaves(state: ConversationState, target: PendingMessage) -> bool:
     run = state.run
     if target.id not in state.inbox.given or run is None or await run.steering.withdraw(target.id):
         return True
-    return run.is_over and target.id != run.first.id and not await state.delivered(target.instance, {target.id})
+    return await _is_left_unread(state, target)
+
+
+async def _is_left_unread(state: ConversationState, target: PendingMessage) -> bool:
+    """Return whether the active run is over, has not read this message, and leaves it to the next one."""
+    run = state.run
+    is_left = run is not None and run.is_over and (target.id != run.first.id or run.is_requeued)
+    return is_left and not await state.delivered(target.instance, {target.id})
 
 
 def _withdrawn(state: ConversationState, entry: InboxEntry, target: PendingMessage) -> dict[int, End]:
