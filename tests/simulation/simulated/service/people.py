@@ -119,7 +119,7 @@ def _posted(message: SlackMessage) -> dict[str, Any]:
 
 
 def _mentioned(message: SlackMessage) -> dict[str, Any]:
-    return {"type": "app_mention", **_fields(message), "channel": message.channel}
+    return {**_fields(message), "type": "app_mention", "channel": message.channel}
 
 
 def _edited(message: SlackMessage, before: str) -> dict[str, Any]:
@@ -194,6 +194,7 @@ class WrittenMessage:
         in_existing_thread: the thread began without a mention.
         events: those of its posting.
         edits: the event of each version after the first.
+        calling_edit: the one that added the mention.
     """
 
     message: SlackMessage
@@ -204,6 +205,7 @@ class WrittenMessage:
     version: int = 1
     events: list[EventDelivery] = field(default_factory=list)
     edits: list[EventDelivery] = field(default_factory=list)
+    calling_edit: EventDelivery | None = None
     deletion: EventDelivery | None = None
 
     @property
@@ -225,11 +227,13 @@ class WrittenMessage:
 
     @property
     def is_acked(self) -> bool:
-        return any(delivery.is_acked for delivery in self.events)
+        return self.acked_s < math.inf
 
     @property
     def acked_s(self) -> float:
-        return min((delivery.acked_s for delivery in self.events if delivery.acked_s is not None), default=math.inf)
+        """The time of the first acknowledgement; of an added mention, that of its edit."""
+        events = self.events if self.calling_edit is None else [self.calling_edit]
+        return min((delivery.acked_s for delivery in events if delivery.acked_s is not None), default=math.inf)
 
     @property
     def is_over(self) -> bool:
@@ -300,7 +304,12 @@ class People:
             self._write(root.message.ts, is_mention=False)
         sim.count("agent mentioned in an existing thread")
         await asyncio.sleep(sim.delay_s(0.05, 0.5))
-        self._write(root.message.ts, is_mention=True)
+        if sim.occurs("edits", 0.4):
+            calling = self._write(root.message.ts, is_mention=False)
+            await asyncio.sleep(sim.delay_s(0.02, 0.5, 3))
+            self._edit(calling, f"<@{BOT}> ")
+        else:
+            self._write(root.message.ts, is_mention=True)
         for _ in range(sim.rng.choice([1, 2, 3, 5])):
             await asyncio.sleep(sim.delay_s(0.02, 0.1, 0.5, 6))
             if sim.occurs("stops", 0.15):
@@ -397,17 +406,19 @@ class People:
         delivery = self._events.send(_reacted(message, user, self._slack.now_ts()))
         self.reactions.append(StopReaction(message, user, self._sim.now(), delivery))
 
-    def _edit(self, written: WrittenMessage) -> None:
+    def _edit(self, written: WrittenMessage, mention: str = "") -> None:
         message = written.message
         if written.is_stop or message.is_deleted:
             return
         before = message.text
         written.version += 1
-        message.text = f"{before.rpartition('.')[0]}.{written.version}"
+        message.text = f"{mention}{before.rpartition('.')[0]}.{written.version}"
         self._sim.log(message.user, f"edits {message.ts}: {message.text!r}")
-        self._sim.count("edit")
+        self._sim.count("edit that adds a mention" if mention else "edit")
         message.edited_ts = self._slack.now_ts()
         written.edits.append(self._events.send(_edited(message, before)))
+        if mention and message.channel != DIRECT:
+            written.is_mention, written.calling_edit = True, written.edits[-1]
         if BOT in message.text and message.channel != DIRECT:
             self._events.send({**_mentioned(message), "edited": message.edited})
 

@@ -147,7 +147,7 @@ def kept(case: Evidence, *, are_reactions_kept: bool) -> Iterator[str]:
         if is_deleted and f"{written.id}:deleted" not in case.seqs and not _was_deleted_before_mention(case, written):
             yield f"The deletion of {written.word} was acknowledged and is lost."
         for version, edit in enumerate(written.edits, 2):
-            is_in_message = _is_acked_before(edit, case, written.id)
+            is_in_message = edit is written.calling_edit or _is_acked_before(edit, case, written.id)
             if edit.is_acked and _edit_id(written, edit) not in case.seqs and not is_in_message:
                 yield f"Version {version} of {written.word} was acknowledged and is lost."
     stop_words = {each.id for each in case.written if each.is_stop}
@@ -253,7 +253,7 @@ def _accepted_edits(
     for version, edit in enumerate(written.edits, 2):
         if (entry_id := _edit_id(written, edit)) in case.seqs:
             found.append((version, entry_id, edit))
-        elif with_early and _is_acked_before(edit, case, written.id):
+        elif edit is written.calling_edit or (with_early and _is_acked_before(edit, case, written.id)):
             found.append((version, written.id, edit))
     return found
 
