@@ -103,6 +103,14 @@ async def _edit(stage: Stage) -> None:
     stage.model.release()
 
 
+async def _edit_answered(stage: Stage) -> None:
+    """The mention is worded anew: it still has its mark, and asks nothing more."""
+    mark = await stage.begin()
+    await stage.settle()
+    await stage.person.edit(CHANNEL, stage.expected[mark], f"@alpha please do note {mark}")
+    await _passed_on()
+
+
 async def _delete(stage: Stage) -> None:
     await stage.begin_working()
     deleted = await stage.say()
@@ -221,6 +229,9 @@ SCENARIOS = (
     Scenario("steer", "messages to a working agent are answered once, in order", _steer),
     Scenario("steer-people", "so are those of two people", _steer_by_another),
     Scenario("edit", "an edit before the message is read counts", _edit),
+    Scenario(
+        "edit-answered", "new wording of an answered mention brings no second answer", _edit_answered, needs_model=False
+    ),
     Scenario("delete", "a message that is deleted before it is read is not read", _delete),
     Scenario("stop-reaction", "❌ stops the run, and the thread continues", _stop("reaction"), stop="reaction"),
     Scenario("stop-word", "the word stop does", _stop("word"), stop="word"),

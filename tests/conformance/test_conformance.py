@@ -46,7 +46,7 @@ def chosen(*names):
 async def test_this_agent_passes(tmp_path, monkeypatch):
     monkeypatch.setenv("PATH", str(Path(sys.executable).parent), prepend=":")
     file = tmp_path / "results.json"
-    names = ("edit", "call-doubtful", "kill-posting")
+    names = ("edit", "edit-answered", "call-doubtful", "kill-posting")
     code, out, _ = await conformance(ROOT / "conformance/agents/amplifier-slack.yaml", *chosen(*names), "--json", file)
     (agent,) = json.loads(file.read_text())["agents"]
     assert {each["scenario"]: each["verdict"] for each in agent["results"]} == dict.fromkeys(names, "passed"), out
@@ -75,8 +75,11 @@ async def test_the_defects_of_a_naive_agent_are_found_and_explained(described, t
 async def test_an_agent_without_a_model_is_judged_by_the_number_of_its_replies(described):
     app = f"{sys.executable} {ROOT}/docs/examples/ten_line_app.py"
     path = described(f"name: bolt\ncommand: {app}\nmodel: false\nevents: [app_mention]\n")
-    code, out, _ = await conformance(path, *chosen("answer", "steer"))
-    assert (code, "bolt: answer: passed\n" in out, "bolt: steer: not tried\n" in out) == (0, True, True)
+    code, out, _ = await conformance(path, *chosen("answer", "edit-answered", "steer"))
+    assert code == 1
+    assert "bolt: answer: passed\n" in out
+    assert "bolt: edit-answered: failed (2 answers to 1 messages)\n" in out
+    assert "bolt: steer: not tried\n" in out
 
 
 def test_the_page_describes_every_key():
