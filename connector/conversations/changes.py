@@ -57,8 +57,11 @@ async def apply_edit(state: ConversationState, entry: InboxEntry, edit: PendingM
         await _queue_change(state, entry, replace(correction, instance=target.instance))
         return
     inbox.replace(edited)
+    record = None
+    if run is not None and run.first.id == edited.id:
+        run.record = replace(run.record, first=edited)
+        record = asdict(run.record)
     await _drop_files(state, target, dropped)
-    record = asdict(run.record) if run is not None and run.first.id == edited.id else None
     closed: dict[int, End] = {**_without_corrections(state, message_id), entry.seq: "done"}
     replaced = {target.seq: asdict(edited)}
     # A message that was edited after a stop counts as newer to the next owner, unless it is known to be held.
@@ -111,6 +114,9 @@ async def apply_deletion(state: ConversationState, entry: InboxEntry, deletion: 
     elif run is not None and target.id == run.first.id and not run.is_over:
         state.workspace.observer.stopped("deletion", deletion.message.user, state.id, run.record.id)
         await _stop_run(state, run, entry, deletion.message.user, deletion.written_s, withdraws_first=True)
+    elif run is not None and target.id == run.first.id and await _is_left_unread(state, target):
+        run.stop(deletion.message.user, withdraws_first=True)  # the next run does not read it
+        await state.lease.write(StateChanges(run=asdict(run.record), closed={entry.seq: "done"}))
     else:
         await _queue_change(state, entry, replace(taken_back, instance=target.instance))
 
@@ -194,10 +200,12 @@ async def apply_consent(state: ConversationState, entry: InboxEntry, consent: Co
         await state.close(entry)
         return
     else:
-        if run.consent(consent):
+        is_first = run.consent(consent)
+        if is_first:
             state.workspace.observer.consented(consent.by, consent.user, state.id, run.record.id, allows=consent.allows)
         await state.lease.write(StateChanges(run=asdict(run.record), closed={entry.seq: "done"}))
-        run.steering.on_consent(consent.user)
+        if is_first and consent.allows:
+            run.steering.on_consent(consent.user)
         names = [await background.users.known_name_of(user) for user in (run.owner, consent.user)]
         text = texts.consented(*names, allows=run.record.consents[consent.user])
     background.spawn(background.client.update(place.channel, consent.ts, lambda: Content(escape(text)), CallSlot()))
@@ -268,7 +276,7 @@ async def _leaves(state: ConversationState, target: PendingMessage) -> bool:
     run = state.run
     if target.id not in state.inbox.given or run is None or await run.steering.withdraw(target.id):
         return True
-    return await _is_left_unread(state, target)
+    return target.id != run.first.id and await _is_left_unread(state, target)
 
 
 async def _is_left_unread(state: ConversationState, target: PendingMessage) -> bool:

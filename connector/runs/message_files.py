@@ -79,7 +79,8 @@ class MessageFiles:
 
     def of(self, inbound: PendingMessage) -> tuple[MessageFile, ...]:
         """Return the files of a message in their current state."""
-        return tuple(self._now(file) for file in inbound.message.files)
+        files = inbound.message.files
+        return tuple(self._now(file, is_beyond=place >= _MOST_FILES) for place, file in enumerate(files))
 
     async def tell(self, inbound: PendingMessage) -> None:
         """Tell the author of a message which of its files cannot be read, once."""
@@ -115,14 +116,15 @@ class MessageFiles:
         if tasks := [self._fetching[each] for each in ids if each in self._fetching]:
             await asyncio.wait(tasks)
 
-    def _now(self, file: SlackFile) -> MessageFile:
+    def _now(self, file: SlackFile, *, is_beyond: bool) -> MessageFile:
         task = self._fetching.get(file.id)
-        if task is None:
+        if not file.id or (task is None and is_beyond):
             why = texts.TOO_MANY_FILES if file.id else texts.NO_FILE
             return MessageFile(file.name, problem=why, note=texts.file_note(file.name, why))
-        if not task.done():
+        if task is not None and not task.done():
             return MessageFile(file.name, note=texts.file_later(file.name, file.id))
-        return task.result() if not task.cancelled() else MessageFile(file.name)
+        # Dropped, or the run is over.
+        return MessageFile(file.name) if task is None or task.cancelled() else task.result()
 
     async def _fetch(self, file: SlackFile) -> MessageFile:
         call = {"tool": "download_file", "id": f"file:{file.id}", "label": texts.downloading(file.name)}

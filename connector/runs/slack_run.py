@@ -262,12 +262,9 @@ class SlackRun:
         self._stop_loop()
 
     async def edit(self, inbound: PendingMessage) -> bool:
-        """Replace the message with the same id. Returns False if it is delivered."""
+        """Replace the message with the same id in the loop, if it has it. Returns False if it is delivered."""
         if inbound.id == self.first.id:
-            if self._has_begun:
-                return False
-            self.record = replace(self.record, first=inbound)
-            return True
+            return not self._has_begun
         try:
             text = self._background.users.with_ids(inbound.prompt)
             return await self._sessions.edit(*self._key, inbound.id, text, self.files.of(inbound))
@@ -440,8 +437,10 @@ class SlackRun:
                 fetching = asyncio.create_task(self.files.fetch((self.first,)))
                 await asyncio.wait((fetching, interrupted), return_when=asyncio.FIRST_COMPLETED)
                 fetching.cancel()
+                await asyncio.wait((fetching,))
         finally:
             interrupted.cancel()
+            await asyncio.wait((interrupted,))
         await self.files.tell(self.first)
 
     async def _was_answered(self, gap: BackupGap) -> bool:

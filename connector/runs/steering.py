@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+from itertools import compress
 from typing import TYPE_CHECKING
 
 from connector import texts
@@ -85,16 +87,21 @@ class Steering:
             self._background.spawn(self._process_added())
 
     async def insert(self, inbound: PendingMessage) -> None:
-        """Queue a message in its place: newer ones that the loop has not read are injected again, after it.
+        """Queue a message in its place: newer ones that the loop has not read wait with it for its files.
 
-        Urgent ones stay.
+        Urgent ones stay, and those before an urgent one.
         """
         self.add(inbound)
-        given = [each for each in self._inbox.given.values() if each.id in self._new and not each.is_urgent]
-        for each in given if self._may_steer(inbound) else ():
-            if each.written_s > inbound.written_s and await self.withdraw(each.id):
-                self._inbox.take_back_one(each.id)
-                self.add(each)
+        if not inbound.message.files or inbound.instance != self._key[0] or not self._may_steer(inbound):
+            return
+        given = [each for each in self._inbox.given.values() if each.id in self._new]
+        since_s = max([inbound.written_s, *(each.written_s for each in given if each.is_urgent)])
+        newer = [each for each in given if each.written_s > since_s]
+        # Concurrently: a session in another process may answer late.
+        withdrawn = await asyncio.gather(*(self.withdraw(each.id) for each in newer))
+        for each in compress(newer, withdrawn):
+            self._inbox.take_back_one(each.id)
+            self.add(each)
 
     def on_consent(self, user: str) -> None:
         """Prepare the messages of a person who may steer now: their files and the talk before them were not read."""
@@ -190,5 +197,6 @@ class Steering:
         is_withdrawn = await self._sessions.withdraw(*self._key, message_id)
         if is_withdrawn:
             self._reader.give_up(message_id)
+            self._talk.pop(message_id, None)
             self._prepared.discard(message_id)
         return is_withdrawn

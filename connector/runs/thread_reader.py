@@ -69,6 +69,7 @@ class ThreadReader:
 
     async def _unread(self, inbound: PendingMessage, within_s: float) -> ThreadTalk:
         message, own = inbound.message, f"read:{self._instance.name}"
+        _, found = self._given.get(inbound.id, ("", NO_TALK))  # a message may be prepared again
         thread = await self._workspace.runs.thread_of(self._lease.conversation_id)
         since = max([thread.latest.get(own, ""), *(ts for ts, _ in self._given.values())])
         self._read_until = max(self._read_until, since)
@@ -82,10 +83,10 @@ class ThreadReader:
             except (SlackCallFailed, TimeoutError) as e:
                 background.impatient_until_s = now_s + _IMPATIENT_FOR_S
                 log.warning("thread.not_read", error=str(e) or "no answer in time")
-                return NO_TALK
+                return found
         # Some may have arrived by their own events while names were looked up.
-        messages = tuple(each for each in talk.messages if self._inbox.find(each.id) is None)
-        talk = replace(talk, messages=messages)
+        messages = tuple(each for each in (*found.messages, *talk.messages) if self._inbox.find(each.id) is None)
+        talk = ThreadTalk(messages, found.left_out + talk.left_out)
         self._given[inbound.id] = until, talk
         self._read_until = max(self._read_until, until)
         return talk
