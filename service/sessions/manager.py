@@ -35,7 +35,7 @@ from service.sessions.user_errors import Interrupted, connector_errors
 from service.store.base import thread_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence
+    from collections.abc import Awaitable, Callable, Collection, Coroutine, Mapping, Sequence
     from contextlib import AbstractContextManager
     from pathlib import Path
 
@@ -46,6 +46,8 @@ if TYPE_CHECKING:
     from service.sessions.host import SessionHost
     from service.sessions.people import AlwaysRules
     from service.sessions.workspaces import Workspaces
+
+    Work = Callable[[], Coroutine[Any, Any, str]]
 
 log = structlog.get_logger(__name__)
 
@@ -142,7 +144,7 @@ class InProcessSessionManager:
         if author is not None:  # a foreign loop has no author parameter, so the prompt contains the author
             prompt = framing.message_text(prompt, _author(author), [each.name for each in files])
 
-        async def work(session: AmplifierSession, progress: ProgressCallback | None) -> str:
+        async def prepare(session: AmplifierSession, progress: ProgressCallback | None) -> Work:
             author_id = None if author is None else author.id
             images = (
                 await asyncio.to_thread(self._images, conversation_id, author_id, files)
@@ -150,9 +152,10 @@ class InProcessSessionManager:
                 else ()
             )
             options = {"author": author_id, "images": images, **await self._chosen_model(key, session)}
-            return await execute(session, prompt, message_id, progress, written_s, notes, _talk(talk), options)
+            given = (prompt, message_id, progress, written_s, notes, _talk(talk), options)
+            return partial(execute, session, *given)
 
-        return await self._run(key, fence, SessionRun(people), work, on_progress)
+        return await self._run(key, fence, SessionRun(people), prepare, on_progress)
 
     async def resume(
         self,
@@ -170,7 +173,7 @@ class InProcessSessionManager:
             CancelledError, LeaseLost: as in `execute`.
         """
 
-        async def work(session: AmplifierSession, progress: ProgressCallback | None) -> str:
+        async def prepare(session: AmplifierSession, progress: ProgressCallback | None) -> Work:
             can_resume = hasattr(session.coordinator.get("orchestrator"), "resume")
             run_end = session.coordinator.get_capability("context.run_end")
             has_failed = run_end is not None and await run_end() == "error"
@@ -181,10 +184,10 @@ class InProcessSessionManager:
                 await progress("complete", {"status": "error", "tools": [each.to_event() for each in ends]})
             if not can_resume or not rows or has_failed:
                 raise Interrupted
-            return await session.resume(on_progress=progress, **await self._chosen_model(key, session))
+            return partial(session.resume, on_progress=progress, **await self._chosen_model(key, session))
 
         key, run = Key(conversation_id, instance_name), SessionRun(people, is_resumed=True)
-        return await self._run(key, fence, run, work, on_progress)
+        return await self._run(key, fence, run, prepare, on_progress)
 
     async def delivered(
         self, instance_name: str, conversation_id: str, ids: Collection[str], *, fence: int | None = None
@@ -347,7 +350,7 @@ class InProcessSessionManager:
         key: Key,
         fence: int | None,
         run: SessionRun,
-        work: Callable[[AmplifierSession, ProgressCallback | None], Coroutine[Any, Any, str]],
+        prepare: Callable[[AmplifierSession, ProgressCallback | None], Awaitable[Work]],
         on_progress: ProgressCallback | None,
     ) -> str:
         async def set_up() -> AmplifierSession:
@@ -374,7 +377,11 @@ class InProcessSessionManager:
                     if (children := session.coordinator.get_capability(CHILDREN)) is not None:
                         children.on_progress = progress
                         await children.begin_run()
-                    answer = await run.run_to_end(session, work(session, progress))
+                    # Not as a part of the run's work: a suspension then meets no loop, and would have no effect.
+                    work = await run.unless_aborted(partial(prepare, session, progress))
+                    if work is None:
+                        return await run.emit_aborted(progress)
+                    answer = await run.run_to_end(session, work())
                     share = session.coordinator.get_capability("files.share_referred")
                     if share is not None and answer and not run.was_stopped:
                         await share(answer)
