@@ -179,6 +179,7 @@ class InteractiveOrchestrator:
             RuntimeError: a run is already active, the conversation has none, or no such provider is mounted.
         """
         run = self._new_run(context, tools, hooks, coordinator, on_progress)
+        run.has_texts = False
         return await self._run_loop(run, providers, provider, resume_run)
 
     def _new_run(
@@ -232,7 +233,7 @@ class InteractiveOrchestrator:
         def enforce_deadline() -> None:
             # After a stop, so that a log that hangs cannot block the caller of the stop.
             grace_s = 0 if run.stop.is_immediate else self._options.stop_grace_s
-            asyncio.get_running_loop().call_later(grace_s + _DEADLINE_S, task.cancel)
+            asyncio.get_running_loop().call_later(grace_s + _DEADLINE_S, _cancel, task, run)
 
         outcome, is_cancelled = RunOutcome("", "error"), True
         with run.session_stop.watch(run.follow):
@@ -321,6 +322,14 @@ def _by_name(tools: Mapping[str, Tool]) -> dict[str, Tool]:
         else:
             offered[name] = to_local_tool(tool)
     return offered
+
+
+def _cancel(task: CancellableTask[RunOutcome], run: Run) -> None:
+    """Cancel the loop of a stopped run; a resumed one not before it has shown the texts that its log has."""
+    if run.has_texts:
+        task.cancel()
+    elif not task.is_finished:
+        asyncio.get_running_loop().call_later(_DEADLINE_S, _cancel, task, run)
 
 
 @contextmanager
