@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import re
-import time
 from contextlib import suppress
 from dataclasses import asdict, replace
 from itertools import compress
@@ -44,7 +43,7 @@ from connector.slack_api.errors import SlackCallFailed
 from connector.slack_api.rate_limiter import CallSlot, Priority
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Mapping
     from typing import Any
 
     from connector.events import SlackMessage, ThreadAddress
@@ -57,7 +56,7 @@ if TYPE_CHECKING:
 log = structlog.get_logger(__name__)
 
 # A root mention whose event is older than this on arrival was delivered late, or again.
-_LATE_S = 5.0
+_LATE_S = 1.0
 _MAX_UNROUTED = 1_000
 # A message that begins with the id of a worker.
 _TO_WORKER = re.compile(rf"@?({WORKER_ID.pattern})[:,]?\s+(?=\S)", re.IGNORECASE)
@@ -128,12 +127,9 @@ class Admitter:
     A reply in a thread without an agent is acknowledged and not stored. The mention that calls an agent into the thread
     may be older than the reply and arrive later. `unrouted` holds the latest such replies. Replies missing there,
     because this process ended or another one acknowledged them, are read from Slack: see `ThreadCatchUp`.
-
-    Args:
-        now_s: seconds since the epoch.
     """
 
-    def __init__(  # noqa: PLR0913 - the last five have defaults
+    def __init__(  # noqa: PLR0913 - the last four have defaults
         self,
         tasks: BackgroundTasks,
         router: Router,
@@ -144,7 +140,6 @@ class Admitter:
         enterprise: str = "",
         observer: Observer | None = None,
         workers: Workers | None = None,
-        now_s: Callable[[], float] = time.time,
     ) -> None:
         self.unrouted = UnroutedReplies()
         # The conversations of the messages that this process has admitted, by their ids.
@@ -159,7 +154,6 @@ class Admitter:
         self._bot_user = bot_user
         self.workers = workers
         self.commands = StoredCommands(router, runs, workers, tasks.now_s)
-        self._now_s = now_s
         # Each lock lives as long as an event uses it.
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
@@ -189,22 +183,29 @@ class Admitter:
         `called_ts` is the time of the post, or of the edit that added the mention; `edited_ts` of the last edit.
         """
         message = replace(message, is_shared=True) if actor.is_shared else message
+        conversation_id = message.place.conversation_id
         calls_agent = message.mentions(self._bot_user) and _says_something(message, routed)
+        catch_up = ThreadCatchUp(pending_of(message, routed, edited_ts), called_ts, actor.is_shared)
+        entry = InboxEntry(catch_up.id, "catch_up", asdict(catch_up))
         if calls_agent and await self._may_have_missed_replies(message, called_ts):
             # Stored before the message: if this process ends in between, Slack delivers the event again.
-            catch_up = ThreadCatchUp(pending_of(message, routed, edited_ts), called_ts, actor.is_shared)
-            entry = InboxEntry(catch_up.id, "catch_up", asdict(catch_up))
-            await self._runs.admit(message.place.conversation_id, entry)
-        await self._store_entry(message, routed, edited_ts)
+            await self._runs.admit(conversation_id, entry)
+        await self._store_entry(message, routed, edited_ts, called_ts)
+        if calls_agent and await self._has_talk_after(message, called_ts):
+            await self._runs.admit(conversation_id, entry)
         if calls_agent:
-            passed = self.unrouted.take_after(message.place.conversation_id, called_ts)
-            # Concurrently: each check may wait for Slack.
-            allowed = await asyncio.gather(*(self.is_allowed(each.actor) for each in passed))
-            for reply, _, reply_edited_ts in compress(passed, allowed):
-                if (routed_reply := await self._router.route(reply)) is not None:
-                    await self._store_entry(reply, routed_reply, reply_edited_ts)
-                else:
-                    await self.note_talk(reply)
+            await self.admit_passed(conversation_id, called_ts)
+
+    async def admit_passed(self, conversation_id: str, since: str) -> None:
+        """Admit the replies after this time that arrived before the mention which calls an agent into their thread."""
+        passed = self.unrouted.take_after(conversation_id, since)
+        # Concurrently: each check may wait for Slack.
+        allowed = await asyncio.gather(*(self.is_allowed(each.actor) for each in passed))
+        for reply, _, edited_ts in compress(passed, allowed):
+            if (routed := await self._router.route(reply)) is not None:
+                await self._store_entry(reply, routed, edited_ts)
+            else:
+                await self.note_talk(reply)
 
     async def admit_asked(self, message: SlackMessage, instance: str) -> None:
         """Admit a message that the bot has posted for a person, as if the person had written it to the instance."""
@@ -261,12 +262,14 @@ class Admitter:
         agent by their own events.
         """
         await self._store_message(catch_up.mention)
-        place, slot = catch_up.mention.message.place, CallSlot(Priority.PERSON)
+        mention = catch_up.mention.message
+        place, slot = mention.place, CallSlot(Priority.PERSON)
         history, since = self._tasks.client.history, catch_up.since
+        before = f"{float(mention.ts) - 1e-6:.6f}"  # an edit of the mention may be missed, too
 
         async def written_since() -> list[dict[str, Any]]:
-            messages = history.messages(place, slot, oldest=since)
-            return [each async for each in messages if float(each["ts"]) > float(since)]
+            messages = history.messages(place, slot, oldest=before)
+            return [each async for each in messages if float(each["ts"]) > float(since) or each["ts"] == mention.ts]
 
         try:
             messages = await self._tasks.client.retry_until_done(written_since)
@@ -288,7 +291,10 @@ class Admitter:
                 edited_ts = edited_ts_of(found)
                 if message.id in self.admitted and not edited_ts:
                     continue
-                if (routed := await self._router.route(message)) is None:
+                routed = await self._router.route(message)
+                if routed is None and message.id == mention.id:  # of a bot, and a person has written since
+                    routed = await self._router.resolve(message)
+                if routed is None:
                     await self.note_talk(message)
                 elif await self.is_allowed(actor):
                     await self._store_entry(message, routed, edited_ts)
@@ -301,11 +307,17 @@ class Admitter:
         if mention.direct:
             return False
         conversation_id = mention.place.conversation_id
-        is_late = abs(self._now_s() - float(called_ts)) > _LATE_S
+        is_late = abs(self._tasks.now_s() - float(called_ts)) > _LATE_S
         if is_late or self.unrouted.after(conversation_id, called_ts):
             return True
         thread = await self._runs.thread_of(conversation_id)
         return mention.thread_ts is not None and not (thread.agent and thread.takes_part(mention.user, mention.ts))
+
+    async def _has_talk_after(self, mention: SlackMessage, called_ts: str) -> bool:
+        """Return whether a reply to a root mention may count as talk: another mention in its thread came first."""
+        if mention.direct or mention.thread_ts is not None:
+            return False
+        return (await self._runs.thread_of(mention.place.conversation_id)).latest.get("talk", "") > called_ts
 
     async def to_worker(self, message: SlackMessage, routed: Routed) -> tuple[SlackMessage, Routed, str]:
         """Return a message that names a worker of its thread, such as `@w3f2a9c …`, as one to it, and its title."""
@@ -329,7 +341,9 @@ class Admitter:
             await self.commands.store(message, command, await self._router.thread_of(message))
         return command is not None
 
-    async def _store_entry(self, message: SlackMessage, routed: Routed, edited_ts: str = "") -> None:
+    async def _store_entry(
+        self, message: SlackMessage, routed: Routed, edited_ts: str = "", called_ts: str = ""
+    ) -> None:
         if await self._store_command(message):
             return
         message, routed, title = await self.to_worker(message, routed)
@@ -339,7 +353,8 @@ class Admitter:
             if not await self._store_message(inbound) and edited_ts:
                 await self._store_missed_edit(inbound)
         elif is_stop_word(routed[1]):
-            await self.stop(conversation_id, StopRequest(message.id, message.user, message.ts, message=message))
+            stop = StopRequest(message.id, message.user, called_ts or message.ts, message=message)
+            await self.stop(conversation_id, stop)
         else:
             answer = ThreadNotice(message, texts.unreadable(message.unreadable) if message.unreadable else "")
             mention = InboxEntry(f"{message.id}:mention", "mention", asdict(answer))

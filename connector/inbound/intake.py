@@ -73,6 +73,8 @@ log = structlog.get_logger(__name__)
 _MAX_STOP_LOOK_UPS = 20
 # Seconds within which Slack redelivers an event. Events posted later may arrive before it.
 _REDELIVERY_WINDOW_S = 600.0
+# An edit of a younger message to the agent that no process has received makes it known: a store keeps ids for a week.
+_MISSED_WITHIN_S = 6 * 86_400.0
 # Slack redelivers an event that is not acknowledged within three seconds.
 _LOOK_UP_TIMEOUT_S = 1.0
 # All events share the same slots: events that need a look-up must leave most slots free.
@@ -175,6 +177,9 @@ class Intake:
             if self._admitter.unrouted.was_deleted(message.id) or await self._admit(message, actor):
                 return
             has_agent = await self._note_talk(message, actor)
+            # Meanwhile another process may have admitted the mention of its author.
+            if has_agent and not message.bot and await self._admit(message, actor):
+                return
             if message.bot:
                 await self._admitter.leave_unanswered(message)
             if not _may_be_a_reply_to_us(message):
@@ -183,7 +188,8 @@ class Intake:
         if not has_agent and not message.bot and await self._look_up_mention(message, actor):
             # By now the mention is admitted, by this process or another one, or the look-up failed.
             async with self._in_order(message.place.conversation_id):
-                await self._admit(message, actor)
+                if await self._admit(message, actor):
+                    await self._admitter.admit_passed(message.place.conversation_id, message.thread_ts or message.ts)
 
     async def _admit(self, message: SlackMessage, actor: Actor, called_ts: str = "") -> bool:
         """Admit a message if it is for an agent and its author is allowed. Return whether it is for an agent.
@@ -275,39 +281,52 @@ class Intake:
         async with self._in_order(message.place.conversation_id):
             unrouted.edit(message, actor, edit.event_ts)
         await self._look_up_thread(message, actor)
-        may_still_arrive = await self._router.route(edit.before) is None or await self._may_still_arrive(edit)
+        is_new = await self._router.route(edit.before) is None and _is_fresh(edit)
+        may_still_arrive = is_new or await self._may_still_arrive(edit)
         async with self._in_order(message.place.conversation_id):
             routed, before = await self._router.route(message), await self._router.route(edit.before)
             if routed is None and _may_be_a_reply_to_us(message):
                 unrouted.add(message, actor, edit.event_ts)
             if before is None:
-                await self._edit_unrouted(edit, routed, actor)
-                return
-            if not await self._admitter.is_allowed(actor):
-                return
-            if routed is None and not message.mentions_anyone():  # a root message whose mention was removed
-                routed = await self._router.resolve(message)
-            if routed is not None and is_stop_word(routed[1]):
-                await self._stop_by_edit(edit, before)
-            elif routed is not None and not message.bot and command_of(routed[1]) is not None:
-                self.commands.answer(message, texts.EDITED_TO_COMMAND)
-                await self._store_change("withdrawal", edit, before, placeholder="withdrawal")
-            elif routed is None or not (routed[1] or message.files or message.quoted):
-                await self._store_change("withdrawal", edit, before, placeholder="withdrawal")
-            else:
-                await self._store_change("edit", edit, routed, placeholder="message" if may_still_arrive else None)
+                if await self._edit_unrouted(edit, routed, actor):
+                    return
+                before, may_still_arrive = await self._router.resolve(edit.before), False
+            if await self._admitter.is_allowed(actor):
+                await self._store_edit(edit, routed, before, "message" if may_still_arrive else None)
 
-    async def _edit_unrouted(self, edit: MessageEdit, routed: Routed | None, actor: Actor) -> None:
-        """Store the edit of a message that only an active run reads, or admit one to which the edit adds a mention."""
+    async def _store_edit(
+        self, edit: MessageEdit, routed: Routed | None, before: Routed, placeholder: EntryKind | None
+    ) -> None:
+        message = edit.message
+        if routed is None and not message.mentions_anyone():  # a root message whose mention was removed
+            routed = await self._router.resolve(message)
+        if routed is not None and is_stop_word(routed[1]):
+            await self._stop_by_edit(edit, before)
+        elif routed is not None and not message.bot and command_of(routed[1]) is not None:
+            self.commands.answer(message, texts.EDITED_TO_COMMAND)
+            await self._store_change("withdrawal", edit, before, placeholder="withdrawal")
+        elif routed is None or not (routed[1] or message.files or message.quoted):
+            await self._store_change("withdrawal", edit, before, placeholder="withdrawal")
+        else:
+            await self._store_change("edit", edit, routed, placeholder)
+
+    async def _edit_unrouted(self, edit: MessageEdit, routed: Routed | None, actor: Actor) -> bool:
+        """Store the edit of a message that only an active run reads, or admit one to which the edit adds a mention.
+
+        Returns False for a message to the agent from which an earlier edit has removed the mention.
+        """
         message, bot = edit.message, self._bot_user
         if await self._edit_aside(edit, routed, actor):
-            return
-        if not message.mentions(bot) or edit.before.mentions(bot) or self._admitter.unrouted.was_deleted(message.id):
-            return
+            return True
+        if not message.mentions(bot):
+            return not (await self._router.thread_of(message)).changed(message.ts)
+        if edit.before.mentions(bot) or self._admitter.unrouted.was_deleted(message.id):
+            return True
         if command_of(plain_text(message.text, bot)) is None or message.bot:
             await self._admit(message, actor, edit.event_ts)
         elif await self._admitter.is_allowed(actor, message):
             self.commands.answer(message, texts.EDITED_TO_COMMAND)
+        return True
 
     async def _edit_aside(self, edit: MessageEdit, routed: Routed | None, actor: Actor) -> bool:
         """Store the edit of a message that only an active run reads. Returns whether it is one."""
@@ -354,10 +373,12 @@ class Intake:
         If the look-up fails, return True: an agent takes part in the thread by now.
         """
         message, before = edit.message, edit.before
-        if message.id in self._admitter.admitted or not _is_fresh(edit):
+        if message.id in self._admitter.admitted:
             return False
         if self._router.is_addressed(before):
-            return True
+            return _is_fresh(edit, _MISSED_WITHIN_S)
+        if not _is_fresh(edit):
+            return False
         try:
             thread = await self._look_ups.thread(message)
         except NoAnswer:
@@ -412,7 +433,8 @@ class Intake:
         if isinstance(change, MessageEdit):
             pending = replace(pending, old_files=tuple(each.id for each in before.files))
         written, changed = asdict(pending), change_fact(message.ts, change.event_ts)
-        if placeholder is not None and _is_fresh(change) and not is_stop_word(prompt):
+        may_be_missing = placeholder == "message" or _is_fresh(change)
+        if placeholder is not None and may_be_missing and not is_stop_word(prompt):
             # The message's own event, if it arrives later, is a duplicate of this entry.
             facts = await self._router.facts_of(message) if placeholder == "message" else {}
             entry = InboxEntry(message.id, placeholder, written)
@@ -635,6 +657,6 @@ def _may_be_a_reply_to_us(message: SlackMessage) -> bool:
     return message.thread_ts is not None and not message.mentions_anyone()
 
 
-def _is_fresh(change: MessageEdit | MessageDeletion) -> bool:
+def _is_fresh(change: MessageEdit | MessageDeletion, within_s: float = _REDELIVERY_WINDOW_S) -> bool:
     """Return whether Slack may still deliver the message of this edit or deletion."""
-    return float(change.event_ts) - float(change.message.ts) < _REDELIVERY_WINDOW_S
+    return float(change.event_ts) - float(change.message.ts) < within_s
