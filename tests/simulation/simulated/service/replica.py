@@ -239,7 +239,7 @@ class Replica:
                 ),
             ) as sessions,
             RateLimiter(TEAM, scale=scale) as limiter,
-            parts.tasks(parts.client(web, limiter)) as tasks,
+            parts.tasks(parts.client(web, limiter), now_s=lambda: EPOCH_S + sim.now()) as tasks,
             WorkerPool(
                 context := WorkspaceContext(
                     runs,
@@ -262,7 +262,6 @@ class Replica:
             firing: Any = nullcontext()
             if "schedules" in sim.features:
                 firing = firing_schedules(self.schedules, slack, environment.schedule_grace_s)
-            tasks.now_s = lambda: EPOCH_S + sim.now()
             tasks.options = replace(tasks.options, stream="streams" in sim.features)
             self.intake = Intake(context, runs, workers, admitter, BOT)
             self.notes = Notes(runs.admit, [each.name for each in _INSTANCES])

@@ -33,6 +33,7 @@ class ObservedRun:
     """A run as the store records it.
 
     Attributes:
+        newest_ts: the newest message that it began with.
         was_held: it began with a message that a stop had held back.
         stopped_again_s: when a second stop arrived.
         end_notice_s: when the notice about its end was stored.
@@ -46,6 +47,7 @@ class ObservedRun:
     first: str
     first_seq: int
     began_s: float
+    newest_ts: str
     was_held: bool
     stopped_s: float | None = None
     stopped_again_s: float | None = None
@@ -161,7 +163,7 @@ class StoreObserver:
             state.changed[seq] = float(max(ts, entry.data.get("edited_ts", "")) or inf)
         run = self.runs.get(state.run or "")
         if run is not None and entry.kind == "stop" and "message" in entry.data:
-            is_older = entry.data["message"]["ts"] < run.first.split(":")[2]  # it is for an earlier run
+            is_older = entry.data["message"]["ts"] < run.newest_ts  # it is for an earlier run
             run.stop_words_s += [] if is_older else [sim.now()]
 
     def claimed(self, conversation_id: str, process: int, claim: Claim) -> None:
@@ -209,8 +211,7 @@ class StoreObserver:
         if changes.run and "first" in changes.run:  # else it only records pending cleanup
             self._note_run(conversation_id, process, changes.run, is_started=is_started)
             run = self.runs[changes.run["id"]]
-            is_again = run.stopped_s is not None and run.stopped_s < sim.now()
-            if is_again and state.stops.keys() & changes.closed.keys():
+            if run.stopped_again_s is None and changes.run["stops"] > 1:
                 run.stopped_again_s = sim.now()
                 sim.count("run stopped again")
         for seq in changes.closed:  # a write is repeated if its reply was lost
@@ -281,7 +282,8 @@ class StoreObserver:
             if not is_started:
                 self._sim.violation(f"The run of {first['id']} began without a cause.")
             was_held = state.is_held(first["seq"])
-            run = ObservedRun(record["id"], conversation_id, first["id"], first["seq"], now, was_held)
+            began = first["id"], first["seq"], now, record["newest_ts"]
+            run = ObservedRun(record["id"], conversation_id, *began, was_held)
             self.runs[run.id] = run
         if record.get("stopped_by") is not None and run.stopped_s is None:
             run.stopped_s = now

@@ -130,7 +130,7 @@ class Parts:
     table: type[RunTable] = RunTable
     logs: type[MemoryStore] = MemoryStore
     client: type[SlackClient] = SlackClient
-    tasks: Callable[[SlackClient], BackgroundTasks] = BackgroundTasks
+    tasks: type[BackgroundTasks] = BackgroundTasks
     sessions: type[Sessions] = Sessions
     runs: type[StoredRuns] = StoredRuns
     tool: type[Tool] = Tool

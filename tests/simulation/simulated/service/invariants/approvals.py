@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from simulated.service.agent import ToolCallRecord
+from simulated.service.slack import OTHER_BOT
 from simulated.service.store_observer import StoredRequest, StoreObserver
 
 from .evidence import Evidence
@@ -40,7 +41,8 @@ def _allows(stored: StoredRequest, environment: Any) -> bool:
     }
     needed = 2 if environment.approvals["unmarked"] == "ask-two" else 1
     voters = {user for user in answer["by"] if (user, stored.run, stored.data["key"]) in clicks}
-    if environment.approvals["approvers"] == "owner" and needed == 1:
+    # The owner may be a bot, which clicks on nothing: then all who take part may.
+    if environment.approvals["approvers"] == "owner" and needed == 1 and stored.owner != OTHER_BOT:
         voters &= {stored.owner}
     return len(voters) >= needed
 
