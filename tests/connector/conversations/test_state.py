@@ -105,6 +105,45 @@ async def test_a_message_whose_run_had_not_begun_starts_one(process, sessions):
         await thread.shows("ok")
 
 
+@pytest.mark.parametrize("is_taken_over", [False, True])
+@pytest.mark.parametrize("is_edit", [False, True])
+async def test_a_change_of_a_message_that_a_stopped_run_leaves_to_the_next_one(
+    process, slack, sessions, is_edit, is_taken_over
+):
+    async with process() as chat:
+        thread = await chat.start_shown()
+        thread.run.listening = False
+        waits = await thread.accept("waits")
+        await thread.stopped()
+        await thread.contains(ONE_PENDING)
+        await thread.marked(thread.ts, HOURGLASS, gone=True)
+        sessions.obedient, setup = True, asyncio.Event()
+        sessions.hold_setup = setup
+        await thread.accept("continue")  # a run begins with the other message
+        await thread.marked(waits, HOURGLASS)
+        await thread.cross(waits, who="ben")
+        await chat.acknowledged()
+        post = chat.hold("chat.postMessage")
+        setup.set()
+        await post.reached.wait()
+        sessions.obedient, sessions.hold_setup = False, None
+        await (thread.edit(waits, "waits no more") if is_edit else thread.delete(waits))
+        await thread.accept("now")  # after the change
+        if not is_taken_over:
+            post.set()
+            await check_next(thread, "waits no more" if is_edit else "continue")
+            return
+    slack.faults.clear()
+    async with process():
+        await check_next(thread, "waits no more" if is_edit else "continue")
+
+
+async def check_next(thread, prompt):
+    run = await thread.next_run()
+    await run.until(lambda run: run.texts[-1:] == ["now"])
+    assert [run.prompt, *run.texts][:2] == [prompt, "continue" if prompt != "continue" else "now"]
+
+
 @pytest.mark.parametrize("arrives", [True, False])
 async def test_an_answer_in_flight_is_posted_once(process, slack, sessions, arrives):
     async with process() as chat:

@@ -34,8 +34,11 @@ async def edited(chat, ts, thread_ts, *, now, before, after_s):
 
 
 def file_json(chat, content):
-    """Return a file of the workspace as Slack does."""
-    found = chat.slack.workspace.files.get(next(i for i, kept in chat.sessions.kept.items() if kept == content))
+    """Return a kept file as Slack does."""
+    return as_json(chat.slack.workspace.files.get(next(i for i, kept in chat.sessions.kept.items() if kept == content)))
+
+
+def as_json(found):
     private = f"{found.base_url}files-pri/{found.team}-{found.id}/download/a"
     return {"id": found.id, "name": found.name, "size": found.size, "url_private_download": private}
 
@@ -107,6 +110,63 @@ async def test_a_message_that_arrives_late_with_files_is_read_before_newer_ones_
     await thread.run.injected(*sorted(("see this", newer)))
     assert next(each.files for each in thread.run.injections if each.files)[0].note == "a.txt: text/plain"
     await thread.run.deliver()
+
+
+async def test_a_message_that_arrives_late_with_files_separates_none_from_a_later_urgent_one(chat):
+    thread = await chat.start()
+    await chat.acknowledged()
+    chat.slack.deliveries.next(HeldUntil(arrives := asyncio.Event()))
+    chat.sessions.hold_keeping = asyncio.Event()
+    await upload(chat, A, text="see this", thread=thread.ts)
+    await thread.inject("on branch foo")
+    await thread.inject("!do it there")
+    arrives.set()
+    await chat.acknowledged()
+    await thread.inject("!go on")
+    assert thread.run.texts == ["on branch foo", "!do it there", "see this", "!go on"]
+
+
+async def test_talk_that_arrives_as_a_message_with_files_is_read_once(process):
+    async with process(Instance("alpha", Persona("Alpha", ":owl:"), Participation(steerers="anyone"))) as chat:
+        thread = await chat.start()
+        await thread.say("@chloe hi", who="ben")
+        await chat.acknowledged()
+        chat.slack.deliveries.next(HeldUntil(arrives := asyncio.Event()))
+        await chat.ben.share("general", dict((A,)), "!careful", thread=thread.ts)
+        await thread.inject("and the tests")
+        arrives.set()
+        await chat.acknowledged()
+        await thread.inject("and the docs")
+        talk = [each.text for injection in thread.run.injections for each in injection.talk.messages]
+        assert [*thread.run.texts, *talk].count("!careful") == 1
+
+
+async def test_an_edit_that_adds_a_file_during_a_download_keeps_the_talk_before_the_message(chat):
+    thread = await chat.start()
+    await thread.say("use postgres", who="ben")
+    await chat.acknowledged()
+    keeping = chat.sessions.hold_keeping = asyncio.Event()
+    ts = await upload(chat, A, text="read", thread=thread.ts)
+    await thread.contains("Downloading a.txt")
+    a = as_json(chat.slack.workspace.message("general", ts).files[0])
+    await edited(chat, ts, thread.ts, before=[a], now=[a, {**a, "id": "F0OTHER"}], after_s=0.5)
+    await thread.accept("and this")  # after the edit
+    keeping.set()
+    await thread.run.injected("read", "and this")
+    assert [each.text for each in thread.run.injections[0].talk.messages] == ["use postgres"]
+
+
+async def test_a_message_that_an_urgent_one_took_along_is_withdrawn_without_a_word_on_its_file(chat):
+    thread = await chat.start_shown()
+    chat.sessions.hold_keeping = asyncio.Event()
+    ts = await upload(chat, A, text="see this", thread=thread.ts)
+    await thread.say("!now")
+    await thread.run.injected("see this", "!now")
+    await thread.delete(ts)
+    await thread.run.injected("!now")
+    await thread.run.deliver()
+    await thread.run.answer("ok")
+    await thread.shows("ok")
 
 
 async def test_the_files_of_a_newcomer_are_read_once_the_owner_lets_them_steer(process):

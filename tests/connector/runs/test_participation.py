@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
+import time
 
 import pytest
 from chat import ALPHA, BETA, ENVELOPE, Thread
@@ -227,6 +228,50 @@ async def test_a_mention_that_an_edit_adds_begins_one_run(chat):
     await chat.acknowledged()
     assert len(run.texts) == 1
     await chat.starts_next()
+
+
+def change(chat, ts, before, after, edited_ts):
+    """Deliver the edit of one of Ana's messages in the channel."""
+    old, new = (chat.posted(ts, text.replace("@alpha", f"<@{chat.slack.bot_user_id}>")) for text in (before, after))
+    edited = {"user": new["user"], "ts": f"{edited_ts.partition('.')[0]}.000000"}
+    at = {"channel": chat.general, "ts": edited_ts, "event_ts": edited_ts}
+    changed = {"type": "message", "subtype": "message_changed", "message": {**new, "edited": edited}, **at}
+    chat.deliver({**changed, "previous_message": old})
+
+
+@pytest.mark.parametrize("before", ["@alpha look", "@alpha"])
+async def test_an_edit_of_a_mention_that_was_missed_begins_a_run(chat, before):
+    posted, now = (f"{time.time() - ago_s:.6f}" for ago_s in (86_400, 0))
+    change(chat, posted, before, "@alpha look here", now)
+    assert (await chat.sessions.next_run()).prompt == "look here"
+    change(chat, posted, "@alpha look here", "look", f"{float(now) + 1:.6f}")
+    await chat.starts_next()
+
+
+async def test_of_two_edits_of_an_old_message_the_later_one_counts_if_it_comes_first(chat):
+    posted, first, second = (f"{time.time() - ago_s:.6f}" for ago_s in (86_400, 2, 1))
+    change(chat, posted, "@alpha delete foo", "@alpha delete bar", second)
+    assert (await chat.sessions.next_run()).prompt == "delete bar"
+    change(chat, posted, "delete foo", "@alpha delete foo", first)
+    await chat.starts_next()
+
+
+async def test_edits_after_the_one_that_removes_the_mention_count(chat):
+    thread = await chat.start()
+    correction = "(Correction of my earlier message. It now reads:) look"
+    await thread.edit(thread.ts, "look closely")
+    await thread.run.injected(f"{correction} closely")
+    await thread.edit(thread.ts, "look very closely")
+    await thread.run.injected(f"{correction} closely", f"{correction} very closely")
+
+
+async def test_talk_from_before_a_run_that_is_edited_to_a_stop_stops_it(chat):
+    thread = Thread(chat, await chat.slack.as_person("chloe").say("general", "the build is red"))
+    reply = await thread.say("why?", who="ben")
+    await thread.say("@alpha look")
+    run = await thread.next_run()
+    await chat.ben.edit("general", reply, "@alpha stop")
+    await run.until(lambda run: run.stops)
 
 
 @pytest.mark.parametrize("edited", ["@alpha stop", "@alpha", "@alpha !mute"])

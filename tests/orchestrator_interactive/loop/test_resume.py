@@ -5,12 +5,13 @@ from typing import Any
 
 import pytest
 from agents.after_run import delivered, goes_on, late_results, results
-from agents.milestones import soon
+from agents.milestones import LONG_S, soon
 from agents.provider import fail, never, say, use
 from agents.rows import faults, told
 from agents.session import Agent, make_agent
 from agents.tools import ScriptedTool, echo, gated, having
 from loop_rows import NOT_STARTED, PROCESS_ENDED, injection_row, late_results_row, still_running_row
+from virtual_time import in_virtual_time
 
 from orchestrator_interactive import Injection
 from orchestrator_interactive.kernel import HookResult
@@ -252,6 +253,21 @@ class TestAStop:
         agent = await killed(GO, words("Done."), steps=())
         agent.token.request_graceful()
         assert await resumed(agent) == "Done."
+        assert agent.complete()["status"] == "cancelled"
+
+    @in_virtual_time
+    async def test_it_waits_for_the_texts_of_a_log_that_is_slow(self) -> None:
+        agent = await killed(GO, words("One."), steer("m1"), words("Done."), steps=())
+        read = agent.context.get_messages
+
+        async def read_slowly() -> list[Row]:
+            await asyncio.sleep(LONG_S)
+            return await read()
+
+        agent.context.get_messages = read_slowly
+        agent.token.request_immediate()
+        assert await agent.session.resume(on_progress=agent.progress) == "Done."
+        assert agent.shown() == ["One."]
         assert agent.complete()["status"] == "cancelled"
 
     @pytest.mark.parametrize("where", ["tool", "model"])

@@ -87,6 +87,31 @@ async def test_a_suspended_run_is_resumed_by_another_process_and_answered_once(m
     assert len(model.requests) == 3, "a finished run makes no further model call"
 
 
+async def test_a_resumed_run_is_suspended_at_any_instant_and_a_stop_after_it_is_left_to_the_next_owner(model, started):
+    first, second = Gate(), Gate()
+    model.reply(first, text("given up"))
+    model.reply(second, text("given up, too"))
+    async with started() as one:
+        run = asyncio.create_task(one.execute("alpha", HERE, "one", message_id=FIRST, fence=1))
+        await first.reached.wait()
+        one.suspend("alpha", HERE)
+        await run
+    instant = 1
+    async with started() as two:
+        while len(model.requests) < 2:  # until it asks the model
+            progress = ProgressRecorder()
+            run = asyncio.create_task(two.resume("alpha", HERE, progress, fence=2))
+            for _ in range(instant):
+                await asyncio.sleep(0)
+            two.suspend("alpha", HERE)
+            two.stop("alpha", HERE, immediate=True)
+            assert await run == ""
+            assert progress.statuses == ["suspended"], instant
+            instant += 1 + instant // 20
+        assert await two.resume("alpha", HERE, fence=2) == "fine"
+    assert instant > 10
+
+
 async def test_a_run_whose_caller_is_cancelled_is_suspended_and_resumable(model, started):
     half, progress, later = Gate(), ProgressRecorder(), ProgressRecorder()
     model.reply(text("Half of ", half, "the answer"))
