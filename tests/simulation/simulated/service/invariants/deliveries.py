@@ -83,19 +83,19 @@ def steering(case: Evidence, participation: Participation, clicks: Collection[Cl
     by_id = {each.id: each for each in case.written}
     for agent, rows in case.rows.items():
         first: WrittenMessage | None = None
+        is_scheduled = False
         read: list[tuple[WrittenMessage, WrittenMessage | None]] = []
         for row in rows:
             metadata = row.get("metadata", {})
-            if "::" in metadata.get("message", ""):  # a schedule's run, which belongs to its person
+            is_scheduled = "::" in metadata.get("message", "::" if is_scheduled else "")
+            if is_scheduled:  # the run belongs to the person of the schedule
                 first, read = None, []
                 continue
             first = by_id.get(metadata.get("message", "").partition(":edit:")[0].removesuffix(":deleted"), first)
             ids = (each.partition(":edit:")[0].removesuffix(":deleted") for each in metadata.get("injections", ()))
             read += [(by_id[each], first) for each in ids if each in by_id]
-            if row["role"] == "user":
+            if row["role"] == "user" or first is None:
                 continue
-            if first is None:  # these messages belong to a schedule's run
-                read = []
             for written, before in read:
                 if not any(_may_steer(case, participation, clicks, each or first, written) for each in (before, first)):
                     yield f"{written.word} steered a run of {agent} that began with {first.word}."
