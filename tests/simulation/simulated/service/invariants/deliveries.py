@@ -39,7 +39,7 @@ def _outcome(case: Evidence, written: WrittenMessage) -> Iterator[str]:
         if times:
             yield f"{name} was read, and never accepted."
         return
-    if end == "done" and (case.is_muted or not case.took_part(written)):
+    if end == "done" and (case.is_muted or not case.took_part(written) or written.calling_edit is not None):
         return  # an aside that no run has read: it may be read as talk, unless its author's mention arrives later
     as_talk = any(written.id in row.get("metadata", {}).get("talk", ()) for row in case.all_rows)
     if written.is_of_bot and end == "withdrawn" and as_talk:
