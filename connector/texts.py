@@ -42,7 +42,7 @@ _CLOSED = {
 DONE = "Done."
 NO_ANSWER = "I am done and have nothing to add."
 NOTHING_RUNS = "Nothing is running here."
-EDITED_TO_COMMAND = "An edit is no command, and I do not read this message. Write the command as a new one."
+EDITED_TO_COMMAND = "An edit is no command. Write it as a new message; if I have not read this one yet, I will not."
 MENTION_ADDED = (
     "I knew this message without its mention. An active run reads the new version; if none is active, write your "
     "message again."

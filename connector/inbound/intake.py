@@ -177,7 +177,7 @@ class Intake:
             if self._admitter.unrouted.was_deleted(message.id) or await self._admit(message, actor):
                 return
             has_agent = await self._note_talk(message, actor)
-            # Meanwhile another process may have admitted the mention of its author.
+            # By now another process may have admitted the mention of its author.
             if has_agent and not message.bot and await self._admit(message, actor):
                 return
             if message.bot:

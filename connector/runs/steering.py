@@ -104,7 +104,7 @@ class Steering:
             self.add(each)
 
     def on_consent(self, user: str) -> None:
-        """Prepare the messages of a person who may steer now: their files and the talk before them were not read."""
+        """Prepare the messages of a person that may steer now: their files and the talk before them were not read."""
         for each in [each for each in self._inbox.waiting.values() if each.message.user == user and not each.is_note]:
             self._inbox.take_back_one(each.id)
             self.add(each)

@@ -167,8 +167,12 @@ class InjectionQueue:
             raise InjectionQueueFull(f"{self._bound} messages are waiting already; send this one later.")
         self._ids.put_nowait(injection.id)
         self._set(injection)
-        self.receipts.pop(injection.id, None)
-        receipt = self.receipts[injection.id] = Receipt(injection.id)
+        return self.new_receipt(injection.id)
+
+    def new_receipt(self, message_id: str) -> Receipt:
+        """Return the receipt of a message that is accepted now; it may have been withdrawn before."""
+        self.receipts.pop(message_id, None)
+        receipt = self.receipts[message_id] = Receipt(message_id)
         return receipt
 
     def known(self, message_id: str) -> Receipt | None:

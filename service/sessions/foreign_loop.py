@@ -227,7 +227,7 @@ class ForeignLoop:
             ValueError: the text is blank.
         """
         injection = Injection.of(content)
-        receipts, run = self._queue.receipts, self.run
+        run = self.run
         if self._queue.known(injection.id) is not None or not run.is_working:
             return self._queue.offer(injection)
         if self._steer is None:
@@ -245,8 +245,7 @@ class ForeignLoop:
             self._steering.add(task)
             task.add_done_callback(self._on_steered)
         run.expect(injection.id, text, injection.talk.ids)
-        receipt = receipts[injection.id] = Receipt(injection.id)
-        return receipt
+        return self._queue.new_receipt(injection.id)
 
     def edit_message(self, message_id: str, text: str) -> bool:
         """Replace the text of a message that the loop does not have yet. Returns False if it has."""
