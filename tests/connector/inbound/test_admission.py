@@ -154,7 +154,7 @@ async def test_an_urgent_message_and_those_after_it_do_not_wait_long_for_the_ear
     await accept("and at the printer")
     await thread.run.injected("!hurry", "and at the printer")
     read.set()
-    await thread.run.injected("!hurry", "at the parser", "and at the printer")
+    await thread.run.injected("!hurry", "and at the printer", "at the parser")
 
 
 async def test_a_message_that_waits_for_earlier_ones_without_a_run_is_marked_as_accepted(catching_up):
