@@ -87,15 +87,20 @@ async def test_a_suspended_run_is_resumed_by_another_process_and_answered_once(m
     assert len(model.requests) == 3, "a finished run makes no further model call"
 
 
-async def test_a_resumed_run_is_suspended_at_any_instant_and_a_stop_after_it_is_left_to_the_next_owner(model, started):
-    first, second = Gate(), Gate()
-    model.reply(first, text("given up"))
-    model.reply(second, text("given up, too"))
+async def suspended(model, started):
+    """Suspend a run while it asks the model."""
+    gate = Gate()
+    model.reply(gate, text("given up"))
     async with started() as one:
         run = asyncio.create_task(one.execute("alpha", HERE, "one", message_id=FIRST, fence=1))
-        await first.reached.wait()
+        await gate.reached.wait()
         one.suspend("alpha", HERE)
         await run
+
+
+async def test_a_resumed_run_is_suspended_at_any_instant_and_a_stop_after_it_is_left_to_the_next_owner(model, started):
+    await suspended(model, started)
+    model.reply(Gate(), text("given up, too"))
     instant = 1
     async with started() as two:
         while len(model.requests) < 2:  # until it asks the model
@@ -155,13 +160,8 @@ async def test_a_run_stopped_while_it_is_resumed_reports_its_text_so_far(model, 
 
 @BOTH
 async def test_a_run_suspended_after_a_stop_leaves_the_stop_to_the_next_owner(model, started):
-    gate, progress, later = Gate(), ProgressRecorder(), ProgressRecorder()
-    model.reply(gate, text("given up"))
-    async with started() as one:
-        run = asyncio.create_task(one.execute("alpha", HERE, "one", message_id=FIRST, fence=1))
-        await gate.reached.wait()
-        one.suspend("alpha", HERE)
-        await run
+    progress, later = ProgressRecorder(), ProgressRecorder()
+    await suspended(model, started)
     async with started() as two:
         run = asyncio.create_task(two.resume("alpha", HERE, progress, fence=2))
         await asyncio.sleep(0)  # the set-up has started in a thread
