@@ -5,6 +5,7 @@ Run `python -m benchmarks.commands`.
 
 from __future__ import annotations
 
+import argparse
 import asyncio
 import statistics
 import time
@@ -52,4 +53,5 @@ async def main() -> None:
 
 
 if __name__ == "__main__":
+    argparse.ArgumentParser(description=__doc__).parse_args()
     asyncio.run(main())

@@ -5,6 +5,7 @@ Run `python -m benchmarks.mcp_calls`.
 
 from __future__ import annotations
 
+import argparse
 import asyncio
 import os
 import statistics
@@ -89,4 +90,5 @@ async def main() -> None:
 
 
 if __name__ == "__main__":
+    argparse.ArgumentParser(description=__doc__).parse_args()
     asyncio.run(main())
