@@ -261,15 +261,17 @@ class Admitter:
         Waits until Slack answers. The mention is admitted first, so messages posted from then on are routed to the
         agent by their own events.
         """
-        await self._store_message(catch_up.mention)
-        mention = catch_up.mention.message
+        pending, mention = catch_up.mention, catch_up.mention.message
+        routed = self._router.instance(pending.instance), pending.prompt
+        await self._store_entry(mention, routed, pending.edited_ts)
         place, slot = mention.place, CallSlot(Priority.PERSON)
         history, since = self._tasks.client.history, catch_up.since
-        before = f"{float(mention.ts) - 1e-6:.6f}"  # an edit of the mention may be missed, too
+        # Once a person has written, that of a bot is talk, and its edits are not stored.
+        oldest = f"{float(mention.ts) - 1e-6:.6f}" if mention.bot else since
 
         async def written_since() -> list[dict[str, Any]]:
-            messages = history.messages(place, slot, oldest=before)
-            return [each async for each in messages if float(each["ts"]) > float(since) or each["ts"] == mention.ts]
+            messages = history.messages(place, slot, oldest=oldest)
+            return [each async for each in messages if float(each["ts"]) > float(oldest)]
 
         try:
             messages = await self._tasks.client.retry_until_done(written_since)
@@ -291,13 +293,13 @@ class Admitter:
                 edited_ts = edited_ts_of(found)
                 if message.id in self.admitted and not edited_ts:
                     continue
-                routed = await self._router.route(message)
-                if routed is None and message.id == mention.id:  # of a bot, and a person has written since
-                    routed = await self._router.resolve(message)
-                if routed is None:
+                found_for = await self._router.route(message)
+                if found_for is None and message.id == mention.id:
+                    found_for = await self._router.resolve(message)
+                if found_for is None:
                     await self.note_talk(message)
                 elif await self.is_allowed(actor):
-                    await self._store_entry(message, routed, edited_ts)
+                    await self._store_entry(message, found_for, edited_ts)
 
     async def _may_have_missed_replies(self, mention: SlackMessage, called_ts: str) -> bool:
         """Return whether a process may have acknowledged a reply to a mention before the mention was admitted.

@@ -73,7 +73,7 @@ log = structlog.get_logger(__name__)
 _MAX_STOP_LOOK_UPS = 20
 # Seconds within which Slack redelivers an event. Events posted later may arrive before it.
 _REDELIVERY_WINDOW_S = 600.0
-# An edit of a younger message to the agent that no process has received makes it known: a store keeps ids for a week.
+# An edit of a younger message to the agent that no process has received begins a run: a store keeps ids for a week.
 _MISSED_WITHIN_S = 6 * 86_400.0
 # Slack redelivers an event that is not acknowledged within three seconds.
 _LOOK_UP_TIMEOUT_S = 1.0
@@ -116,6 +116,19 @@ class LookUps:
             messages = (page or {}).get("messages", [])
         found = [{**each, "channel": reply.channel} for each in messages]
         return [each for each in found if oldest_ts <= float(each["ts"]) < float(reply.ts)]
+
+    async def may_be_answered(self, message: SlackMessage, by: str) -> bool:
+        """Return whether this user has posted in the conversation since a message, or Slack refuses to say so."""
+        place = message.place
+        messages = await self._client.history.known(place.channel, place.thread_ts)
+        if messages is None:
+            arguments = {"channel": place.channel, "oldest": message.ts, "limit": _PAGE}
+            method = "conversations.history"
+            if place.thread_ts is not None:
+                method, arguments["ts"] = "conversations.replies", place.thread_ts
+            page = await self.answer(lambda: self._client.call(method, arguments, CallSlot(Priority.LOOK_UP)))
+            messages = [{"user": by, "ts": "inf"}] if page is None else page.get("messages", [])
+        return any(each.get("user") == by and float(each["ts"]) > float(message.ts) for each in messages)
 
     async def answer(self, ask: Callable[[], Awaitable[T]]) -> T | None:
         """Return the answer to a call; `None`: Slack refuses it."""
@@ -274,6 +287,9 @@ class Intake:
         message, unrouted = edit.message, self._admitter.unrouted
         if not self._router.is_heard(message):
             return
+        if actor.is_shared:
+            message = replace(message, is_shared=True)
+            edit = replace(edit, message=message)
         if all(command_of(plain_text(each.text, self._bot_user)) for each in (message, edit.before)):
             async with self._in_order(message.place.conversation_id):  # a corrected command; an admitted one is known
                 await self._command(message, actor)
@@ -375,10 +391,11 @@ class Intake:
         message, before = edit.message, edit.before
         if message.id in self._admitter.admitted:
             return False
-        if self._router.is_addressed(before):
-            return _is_fresh(edit, _MISSED_WITHIN_S)
+        is_addressed = self._router.is_addressed(before)
         if not _is_fresh(edit):
-            return False
+            return is_addressed and await self._was_missed(edit)
+        if is_addressed:
+            return True
         try:
             thread = await self._look_ups.thread(message)
         except NoAnswer:
@@ -391,6 +408,17 @@ class Intake:
         # The text of a deleted root, and with it the mention, is gone.
         is_root_gone = any(each.get("subtype") == "tombstone" for each in thread)
         return is_root_gone and (await self._runs.thread_of(message.place.conversation_id)).agent is not None
+
+    async def _was_missed(self, edit: MessageEdit) -> bool:
+        """Return whether no process has received a message to the agent, by all that is known: there is no answer."""
+        before, prompt = edit.before, plain_text(edit.before.text, self._bot_user)
+        if not _is_fresh(edit, _MISSED_WITHIN_S) or command_of(prompt) is not None:
+            return False
+        try:
+            said_nothing = not (prompt or before.files or before.quoted)
+            return said_nothing or not await self._look_ups.may_be_answered(edit.message, self._bot_user)
+        except NoAnswer:
+            return False
 
     async def on_deletion(self, deletion: MessageDeletion, actor: Actor) -> None:
         """Store the deletion of a message in a conversation with an agent."""

@@ -39,6 +39,8 @@ NAME = "loop-interactive"
 _ENDED = {"cancelled": "cancelled", "suspended": "cancelled", "error": "error"}
 # Time for a run to end after a stop and the grace period of its tools, in seconds.
 _DEADLINE_S = 2.0
+# How long a stop waits for the log of a resumed run, whose texts would be lost.
+_LOG_WITHIN_S = 30.0
 # Hook priority.
 _FIRST = -1000
 
@@ -233,7 +235,8 @@ class InteractiveOrchestrator:
         def enforce_deadline() -> None:
             # After a stop, so that a log that hangs cannot block the caller of the stop.
             grace_s = 0 if run.stop.is_immediate else self._options.stop_grace_s
-            asyncio.get_running_loop().call_later(grace_s + _DEADLINE_S, _cancel, task, run)
+            loop = asyncio.get_running_loop()
+            loop.call_later(grace_s + _DEADLINE_S, _cancel, task, run, loop.time() + _LOG_WITHIN_S)
 
         outcome, is_cancelled = RunOutcome("", "error"), True
         with run.session_stop.watch(run.follow):
@@ -324,12 +327,13 @@ def _by_name(tools: Mapping[str, Tool]) -> dict[str, Tool]:
     return offered
 
 
-def _cancel(task: CancellableTask[RunOutcome], run: Run) -> None:
-    """Cancel the loop of a stopped run; a resumed one not before it has shown the texts that its log has."""
-    if run.has_texts:
+def _cancel(task: CancellableTask[RunOutcome], run: Run, latest_s: float) -> None:
+    """Cancel the loop of a stopped run; a resumed one before this time only if the texts in its log are shown."""
+    loop = asyncio.get_running_loop()
+    if run.has_texts or loop.time() >= latest_s:
         task.cancel()
     elif not task.is_finished:
-        asyncio.get_running_loop().call_later(_DEADLINE_S, _cancel, task, run)
+        loop.call_later(_DEADLINE_S, _cancel, task, run, latest_s)
 
 
 @contextmanager

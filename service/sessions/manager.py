@@ -379,7 +379,7 @@ class InProcessSessionManager:
                         await children.begin_run()
                     # Not as a part of the run's work: a suspension then meets no loop, and would have no effect.
                     work = await run.unless_aborted(partial(prepare, session, progress))
-                    if work is None:
+                    if work is None or run.is_aborted:
                         return await run.emit_aborted(progress)
                     answer = await run.run_to_end(session, work())
                     share = session.coordinator.get_capability("files.share_referred")

@@ -176,6 +176,8 @@ class Workers:
     async def find(self, conversation_id: str) -> Worker | None:
         return next((each for each in self.found if each.conversation_id == conversation_id), None)
 
+    async def begun(self, _conversation_id: str, *, fence: int) -> None: ...
+
     def dispatch(self, name: str, thread) -> Worker:
         parent = f"T0LOCAL:C0GENERAL:{thread.ts}"
         self.found.append(Worker(name, f"{parent}:{name}", parent, "", "alpha", "", "", "U0ANA", time.time()))
@@ -194,3 +196,16 @@ async def test_a_command_that_is_found_again_stops_no_worker_that_was_dispatched
         await thread.run.injected("and I?")
         assert (await store.record(earlier.conversation_id)).order
         assert await store.record(later.conversation_id) is None
+
+
+async def test_the_first_message_of_a_newcomer_to_a_worker_is_read_by_the_worker_only(process):
+    workers = Workers()
+    async with process(workers=workers) as chat:
+        thread = await chat.start_shown()
+        worker = workers.dispatch("w000001", thread)
+        await thread.run.answer("ok")
+        await thread.contains("ok")
+        await thread.say("@alpha w000001 do it", who="ben")
+        run = await chat.sessions.next_run()
+        assert (run.conversation, run.prompt) == (worker.conversation_id, "do it")
+        await chat.starts_next()

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import re
-import time
 
 import pytest
-from chat import ALPHA, BETA, ENVELOPE, Thread
+from chat import ALPHA, BETA, ENVELOPE, Chat, Thread
 
 from connector import ChannelRules, Instance, Participation, Persona
 from local_slack import HeldUntil
+
+DAY_S = 86_400
 
 
 def of(participation: Participation) -> Instance:
@@ -239,21 +240,51 @@ def change(chat, ts, before, after, edited_ts):
     chat.deliver({**changed, "previous_message": old})
 
 
+@pytest.fixture
+def missed(slack, sessions):
+    """Post a message whose events no process receives."""
+
+    async def missed(text):
+        thread = await Chat(slack, sessions).say(text)
+        slack.socket_mode.delivery.close()
+        return thread
+
+    return missed
+
+
+def after(thread, s):
+    return f"{float(thread.ts) + s:.6f}"
+
+
 @pytest.mark.parametrize("before", ["@alpha look", "@alpha"])
-async def test_an_edit_of_a_mention_that_was_missed_begins_a_run(chat, before):
-    posted, now = (f"{time.time() - ago_s:.6f}" for ago_s in (86_400, 0))
-    change(chat, posted, before, "@alpha look here", now)
-    assert (await chat.sessions.next_run()).prompt == "look here"
-    change(chat, posted, "@alpha look here", "look", f"{float(now) + 1:.6f}")
-    await chat.starts_next()
+async def test_an_edit_of_a_mention_that_was_missed_begins_a_run(process, missed, before):
+    thread = await missed(before)
+    async with process() as chat:
+        change(chat, thread.ts, before, "@alpha look here", after(thread, DAY_S))
+        assert (await thread.next_run()).prompt == "look here"
+    async with process() as chat:
+        await thread.next_run()
+        change(chat, thread.ts, "@alpha look here", "@alpha look", after(thread, 2 * DAY_S))
+        await thread.run.injected("(Correction of my earlier message. It now reads:) look")
 
 
-async def test_of_two_edits_of_an_old_message_the_later_one_counts_if_it_comes_first(chat):
-    posted, first, second = (f"{time.time() - ago_s:.6f}" for ago_s in (86_400, 2, 1))
-    change(chat, posted, "@alpha delete foo", "@alpha delete bar", second)
-    assert (await chat.sessions.next_run()).prompt == "delete bar"
-    change(chat, posted, "delete foo", "@alpha delete foo", first)
-    await chat.starts_next()
+async def test_an_edit_of_a_mention_whose_thread_has_an_answer_begins_none(process, missed):
+    thread = await missed("@alpha look")
+    async with process() as chat:
+        await thread.say("@alpha please")
+        await (await thread.next_run()).answer("done")
+        await thread.contains("done")
+        change(chat, thread.ts, "@alpha look", "@alpha look here", after(thread, DAY_S))
+        await chat.starts_next()
+
+
+async def test_of_two_edits_of_an_old_message_the_later_one_counts_if_it_comes_first(process, missed):
+    thread = await missed("delete foo")
+    async with process() as chat:
+        change(chat, thread.ts, "@alpha delete foo", "@alpha delete bar", after(thread, DAY_S + 1))
+        assert (await thread.next_run()).prompt == "delete bar"
+        change(chat, thread.ts, "delete foo", "@alpha delete foo", after(thread, DAY_S))
+        await chat.starts_next()
 
 
 async def test_edits_after_the_one_that_removes_the_mention_count(chat):

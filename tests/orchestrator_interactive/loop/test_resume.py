@@ -255,20 +255,22 @@ class TestAStop:
         assert await resumed(agent) == "Done."
         assert agent.complete()["status"] == "cancelled"
 
+    @pytest.mark.parametrize(("after_s", "said"), [(5, ["One."]), (LONG_S, [])])
     @in_virtual_time
-    async def test_it_waits_for_the_texts_of_a_log_that_is_slow(self) -> None:
+    async def test_it_waits_for_the_texts_in_the_log_but_not_without_end(self, after_s: float, said: list[str]) -> None:
         agent = await killed(GO, words("One."), steer("m1"), words("Done."), steps=())
         read = agent.context.get_messages
 
-        async def read_slowly() -> list[Row]:
-            await asyncio.sleep(LONG_S)
+        async def read_late() -> list[Row]:
+            await asyncio.sleep(after_s)
             return await read()
 
-        agent.context.get_messages = read_slowly
+        agent.context.get_messages = read_late
         agent.token.request_immediate()
-        assert await agent.session.resume(on_progress=agent.progress) == "Done."
-        assert agent.shown() == ["One."]
+        assert await agent.session.resume(on_progress=agent.progress) == ("Done." if said else "")
+        assert agent.shown() == said
         assert agent.complete()["status"] == "cancelled"
+        assert asyncio.get_running_loop().time() < LONG_S
 
     @pytest.mark.parametrize("where", ["tool", "model"])
     async def test_during_a_call_it_cancels_the_call(self, where: str) -> None:

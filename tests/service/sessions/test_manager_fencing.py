@@ -112,7 +112,7 @@ async def test_a_resumed_run_is_suspended_at_any_instant_and_a_stop_after_it_is_
             two.stop("alpha", HERE, immediate=True)
             assert await run == ""
             assert progress.statuses == ["suspended"], instant
-            instant += 1 + instant // 20
+            instant += 1 + instant // 100
         assert await two.resume("alpha", HERE, fence=2) == "fine"
     assert instant > 10
 
