@@ -24,8 +24,6 @@ DELAYS = frozenset(
 )
 # Faults with which the name of a user may be unknown.
 _SLACK_FAULTS = frozenset({"failing Slack", "Slack outages", "slow Slack", "low rate limits"})
-# With one of each kind, an ❌ may be lost: its process reads the thread and ends before the response.
-_NO_THREAD = _SLACK_FAULTS | {"no look-ups"}
 # An accepted message is in the queue of a run after this time; names are looked up first.
 _HANDED_ON_S = 1.0
 # A store or process that does not go on within two seconds keeps the end of a stopped run from the log.
@@ -95,7 +93,8 @@ def _check_schedules(case: Evidence, made: Sequence[MadeSchedule]) -> Iterator[s
 def _check_conversation(case: Evidence, environment: Any, people: People) -> Iterator[str]:
     features = environment.sim.features
     is_delayed = not DELAYS.isdisjoint(features)
-    are_reactions_kept = _NO_THREAD.isdisjoint(features) or _PROCESS_FAULTS.isdisjoint(features)
+    # A process that ends while it still looks up the thread of a reaction loses it.
+    are_reactions_kept = _PROCESS_FAULTS.isdisjoint(features)
     yield from deliveries.conservation(case)
     yield from deliveries.talk(case, environment.participation)
     yield from deliveries.steering(case, environment.participation, people.clicks)
