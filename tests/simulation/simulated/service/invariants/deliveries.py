@@ -42,8 +42,8 @@ def _outcome(case: Evidence, written: WrittenMessage) -> Iterator[str]:
     if end == "done" and (case.is_muted or not case.took_part(written) or written.calling_edit is not None):
         return  # an aside that no run has read: it may be read as talk, unless its author's mention arrives later
     as_talk = any(written.id in row.get("metadata", {}).get("talk", ()) for row in case.all_rows)
-    if written.is_of_bot and end == "withdrawn" and as_talk:
-        return  # its run was stopped before it began; all that bots write is talk to later ones
+    if (written.is_of_bot or case.is_muted) and end == "withdrawn" and as_talk:
+        return  # its run was stopped before it began; what bots write is talk to later ones, or it was muted before
     outcomes = {
         "delivered": bool(times),
         "withdrawn": end == "withdrawn",
