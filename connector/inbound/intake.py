@@ -118,7 +118,7 @@ class LookUps:
         return [each for each in found if oldest_ts <= float(each["ts"]) < float(reply.ts)]
 
     async def may_be_answered(self, message: SlackMessage, by: str) -> bool:
-        """Return whether this user has posted in the conversation since a message, or Slack refuses to say so."""
+        """Return whether this user has posted in the conversation since a message, or Slack refuses an answer."""
         place = message.place
         messages = await self._client.history.known(place.channel, place.thread_ts)
         if messages is None:

@@ -38,7 +38,7 @@ class ObservedRun:
         stopped_again_s: when a second stop arrived.
         end_notice_s: when the notice about its end was stored.
         last_step_s: when it last called, started or wrote anything.
-        has_failed: the last error of the model was permanent.
+        has_failed: an error of its model, or of that of a sub-agent, was permanent.
         stop_words_s: when people wrote stop during the run.
     """
 
@@ -227,7 +227,6 @@ class StoreObserver:
         run = self._run_of(conversation_id, process)
         if run is None:
             return
-        run.has_failed = False
         run.last_step_s = self._sim.now()
         if run.end_notice_s is not None:
             self._sim.violation(f"The run of {run.first} had its end notice, and then {what}.")
