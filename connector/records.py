@@ -339,7 +339,7 @@ class RunRecord:
         streams: ts of the messages that show the text which it writes, until a post completes them.
         has_hourglass: whether its first message may have an hourglass.
         is_over: whether its last post is in the outbox; it then does no more work and accepts no messages.
-        announced_seq: sequence number of the last pending message counted in the stop notice.
+        announced_seq: sequence number of the last pending message that a notice has counted.
         consents: by the user who mentioned the bot, whether the owner of the run lets them steer it.
         requests: its requests to people, by key.
         pending_cleanup: the artifacts to remove and the notices to post of earlier runs.

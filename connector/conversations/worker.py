@@ -282,6 +282,7 @@ class ConversationWorker:
             newest_ts=max((each.message.ts for each in (first, *others)), key=float),
             has_hourglass=self._background.reserve_hourglass(first.message),
             pending_cleanup=self._cleanup.pending,
+            announced_seq=self._inbox.announced_seq,
             gap=next((each.gap for each in (first, *others) if each.gap is not None), None),
         )
         self._marked_ids.discard(first.id)  # ⏳ replaces a queued 📨

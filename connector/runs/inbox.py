@@ -176,8 +176,8 @@ class Inbox:
 
     def announce_held(self, read: Collection[str]) -> int:
         """Count the held messages that are not in `read`, and record that a notice counts them."""
-        self.announced_seq = max(self.announced_seq, self.held_seq)
         held = [each for each in self._all() if self.is_held(each) and not each.starts_no_run]
+        self.announced_seq = max([self.announced_seq, self.held_seq, *(each.seq for each in held)])
         self._uncounted -= {each.seq for each in held}
         return sum(each.id not in read for each in held)
 

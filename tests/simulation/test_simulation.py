@@ -80,6 +80,7 @@ def test_the_invariants_of_the_service_hold_over_an_sqlite_file() -> None:
         289400,
         310909,
         328020,
+        517536,
     ],
 )
 def test_a_seed_that_found_a_defect_of_the_service_passes(seed: int) -> None:
