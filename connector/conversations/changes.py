@@ -57,11 +57,11 @@ async def apply_edit(state: ConversationState, entry: InboxEntry, edit: PendingM
         await _queue_change(state, entry, replace(correction, instance=target.instance))
         return
     inbox.replace(edited)
-    record = None
-    if run is not None and run.first.id == edited.id:
+    is_first = run is not None and run.first.id == edited.id
+    if run is not None and is_first:
         run.record = replace(run.record, first=edited)
-        record = asdict(run.record)
     await _drop_files(state, target, dropped)
+    record = asdict(run.record) if run is not None and is_first else None
     closed: dict[int, End] = {**_without_corrections(state, message_id), entry.seq: "done"}
     replaced = {target.seq: asdict(edited)}
     # A message that was edited after a stop counts as newer to the next owner, unless it is known to be held.

@@ -119,16 +119,14 @@ class LookUps:
 
     async def may_be_answered(self, message: SlackMessage, by: str) -> bool:
         """Return whether this user has posted in the conversation since a message, or Slack refuses an answer."""
-        place = message.place
-        messages = await self._client.history.known(place.channel, place.thread_ts)
-        if messages is None:
-            arguments = {"channel": place.channel, "oldest": message.ts, "limit": _PAGE}
-            method = "conversations.history"
-            if place.thread_ts is not None:
-                method, arguments["ts"] = "conversations.replies", place.thread_ts
-            page = await self.answer(lambda: self._client.call(method, arguments, CallSlot(Priority.LOOK_UP)))
-            messages = [{"user": by, "ts": "inf"}] if page is None else page.get("messages", [])
-        return any(each.get("user") == by and float(each["ts"]) > float(message.ts) for each in messages)
+        place, method = message.place, "conversations.history"
+        arguments = {"channel": place.channel, "oldest": message.ts, "limit": _PAGE}
+        if place.thread_ts is not None:
+            method, arguments["ts"] = "conversations.replies", place.thread_ts
+        # Not from what events brought: the bot's own posts are missing there.
+        page = await self.answer(lambda: self._client.call(method, arguments, CallSlot(Priority.LOOK_UP)))
+        posts = [each for each in (page or {}).get("messages", []) if each.get("user") == by]
+        return page is None or any(float(each["ts"]) > float(message.ts) for each in posts)
 
     async def answer(self, ask: Callable[[], Awaitable[T]]) -> T | None:
         """Return the answer to a call; `None`: Slack refuses it."""
@@ -410,7 +408,7 @@ class Intake:
         return is_root_gone and (await self._runs.thread_of(message.place.conversation_id)).agent is not None
 
     async def _was_missed(self, edit: MessageEdit) -> bool:
-        """Return whether no process has received a message to the agent, by all that is known: there is no answer."""
+        """Return whether an older message was missed: it is no command, and the bot has not posted there since."""
         before, prompt = edit.before, plain_text(edit.before.text, self._bot_user)
         if not _is_fresh(edit, _MISSED_WITHIN_S) or command_of(prompt) is not None:
             return False

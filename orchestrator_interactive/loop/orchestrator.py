@@ -181,7 +181,7 @@ class InteractiveOrchestrator:
             RuntimeError: a run is already active, the conversation has none, or no such provider is mounted.
         """
         run = self._new_run(context, tools, hooks, coordinator, on_progress)
-        run.has_texts = False
+        run.has_shown_texts = False
         return await self._run_loop(run, providers, provider, resume_run)
 
     def _new_run(
@@ -330,7 +330,7 @@ def _by_name(tools: Mapping[str, Tool]) -> dict[str, Tool]:
 def _cancel(task: CancellableTask[RunOutcome], run: Run, latest_s: float) -> None:
     """Cancel the loop of a stopped run; a resumed one before this time only if the texts in its log are shown."""
     loop = asyncio.get_running_loop()
-    if run.has_texts or loop.time() >= latest_s:
+    if run.has_shown_texts or loop.time() >= latest_s:
         task.cancel()
     elif not task.is_finished:
         loop.call_later(_DEADLINE_S, _cancel, task, run, latest_s)

@@ -104,7 +104,7 @@ async def _settle_calls(loop: Loop, logged: LoggedRun, may_repeat: Callable[[Too
     )
     for part in logged.texts:
         await run.show(part)
-    run.has_texts = True
+    run.has_shown_texts = True
     if run.is_suspended:
         raise RunSuspended
     for call in unknown:

@@ -121,7 +121,7 @@ class Run:
         usage: usage of the model calls so far.
         interim_texts: texts for people so far.
         is_in_doubt: a row with text was interrupted on its way to the log.
-        has_texts: the texts of a resumed run were read from its log and shown; until then, a stop waits for the log.
+        has_shown_texts: people have the texts in the log of a resumed run; until then, a stop waits for the log.
         ephemeral: hook injections for the next request only; the list outlives the run.
     """
 
@@ -142,7 +142,7 @@ class Run:
     interim_texts: InterimTexts = field(default_factory=InterimTexts)
     is_suspended: bool = False
     is_in_doubt: bool = False
-    has_texts: bool = True
+    has_shown_texts: bool = True
     stop: CancellationToken = field(default_factory=CancellationToken)
     ending: CancellationToken = field(default_factory=CancellationToken)
     ephemeral: list[ContextInjection] = field(default_factory=list)
