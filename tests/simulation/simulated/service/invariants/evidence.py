@@ -25,6 +25,8 @@ Row = dict[str, Any]
 _TEXT = re.compile(r"\bt\d+\b")
 # The first status of a run, and later ones.
 _STATUS = re.compile(r"^\w+:status(:|$)")
+# The calls of these are not in `executed`.
+_STARTING = {"delegate", "dispatch_worker"}
 
 
 @dataclass(frozen=True)
@@ -88,9 +90,11 @@ class Evidence:
 
     @cached_property
     def unrecorded(self) -> int:
-        """The number of executed calls without a result in a log."""
+        """The number of executed calls without a result in a log; those that start a task or sub-agent, if called."""
         recorded = {row["tool_call_id"] for row in self.all_rows if row["role"] == "tool"}
-        return len(self.executed - recorded)
+        calls = (call for row in self.all_rows for call in row.get("tool_calls") or ())
+        started = {call["id"] for call in calls if call["function"]["name"] in _STARTING}
+        return len((self.executed | started) - recorded)
 
     @property
     def statuses(self) -> list[SlackMessage]:
