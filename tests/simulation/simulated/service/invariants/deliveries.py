@@ -78,27 +78,30 @@ def talk(case: Evidence, participation: Participation) -> Iterator[str]:
 def steering(case: Evidence, participation: Participation, clicks: Collection[Click]) -> Iterator[str]:
     """A run reads only messages of users that may steer it; older ones come before its prompt.
 
-    A message before the answer belongs to the run of the prompt before it, which was stopped, or after it.
+    A message before the answer belongs to the run of the prompt before it, which was stopped, or of the one after it.
     """
     by_id = {each.id: each for each in case.written}
     for agent, rows in case.rows.items():
         first: WrittenMessage | None = None
         is_scheduled = False
-        read: list[tuple[WrittenMessage, WrittenMessage | None]] = []
+        read: list[tuple[WrittenMessage, list[WrittenMessage | None]]] = []  # with the prompts before and after it
         for row in rows:
             metadata = row.get("metadata", {})
             is_scheduled = "::" in metadata.get("message", "::" if is_scheduled else "")
             if is_scheduled:  # the run belongs to the person of the schedule
                 first, read = None, []
                 continue
-            first = by_id.get(metadata.get("message", "").partition(":edit:")[0].removesuffix(":deleted"), first)
+            if prompt := by_id.get(metadata.get("message", "").partition(":edit:")[0].removesuffix(":deleted")):
+                first = prompt
+                for _, beside in read:
+                    beside[1:] = beside[1:] or [prompt]
             ids = (each.partition(":edit:")[0].removesuffix(":deleted") for each in metadata.get("injections", ()))
-            read += [(by_id[each], first) for each in ids if each in by_id]
+            read += [(by_id[each], [first]) for each in ids if each in by_id]
             if row["role"] == "user" or first is None:
                 continue
-            for written, before in read:
-                if not any(_may_steer(case, participation, clicks, each or first, written) for each in (before, first)):
-                    yield f"{written.word} steered a run of {agent} that began with {first.word}."
+            for written, beside in read:
+                if not any(_may_steer(case, participation, clicks, each, written) for each in beside if each):
+                    yield f"{written.word} steered a run of {agent} that began with {(beside[-1] or first).word}."
             read = []
 
 
@@ -312,13 +315,17 @@ def idle_stops(case: Evidence, idle: Collection[str]) -> Iterator[str]:
 
 
 def stopped_before_read(case: Evidence) -> Iterator[str]:
-    """If a message is stopped before it is read, one reply names the user who stopped it or says it is withdrawn."""
+    """If a message is stopped before it is read, one reply names the user who stopped it or says it is withdrawn.
+
+    One that had waited waits again after the first stop; each of its runs has its own reply.
+    """
     for written in case.written:
         if case.end_of(written.id) == "withdrawn" and f"{written.id}:deleted" not in case.seqs:
             texts = [post.text for post in _replies(case, written, "🗑️ Withdrawn")]
             # If its run was stopped by another person first, the author withdraws what would wait for the next run.
             texts = texts or [post.text for post in _replies(case, written, "🛑 Stopped by ")]
-            if len(texts) != 1:
+            runs = sum(each.first == written.id for each in case.observed)
+            if not 1 <= len(texts) <= max(1, runs):
                 yield f"{written.word} was stopped before it was read, and the replies are {texts}."
 
 
