@@ -342,7 +342,8 @@ async def test_the_deletion_of_talk_that_was_read_is_reported_once(chat):
     assert [each.startswith("(I have deleted my earlier message:)") for each in run.texts] == [True]
 
 
-async def test_who_only_steers_is_told_that_a_mention_came_too_late(anyone):
+@pytest.mark.parametrize("again", ["@alpha use sqlite", "use sqlite"])
+async def test_who_only_steers_is_told_that_a_mention_came_too_late_and_takes_part(anyone, again):
     thread = await answered(anyone)
     remark = await thread.say("use postgres", who="ben")
     await anyone.acknowledged()
@@ -350,7 +351,7 @@ async def test_who_only_steers_is_told_that_a_mention_came_too_late(anyone):
     await anyone.slack.until(
         lambda workspace: any("write your message again" in each.text for each in workspace.whispers(anyone.general))
     )
-    await thread.say("@alpha use sqlite", who="ben")
+    await thread.say(again, who="ben")
     assert (await thread.next_run()).prompt == "use sqlite"
 
 

@@ -153,8 +153,13 @@ class Evidence:
         """
         last, ts = self.seqs[written.id], written.message.ts
         mentions = (each for each in self.written if each.is_mention and each.message.user == written.message.user)
-        seqs = (self.seqs.get(each.id, inf) for each in mentions if each.message.ts <= ts and each.deletion is None)
+        seqs = (self._called_at(each) for each in mentions if each.message.ts <= ts and each.deletion is None)
         return written.deletion is None and (self.is_direct or min(seqs, default=inf) <= last)
+
+    def _called_at(self, mention: WrittenMessage) -> float:
+        """The sequence number of a mention, or of the last edit of a message that an edit has made one."""
+        edits = [seq for each, seq in self.seqs.items() if each.startswith(f"{mention.id}:edit:")]
+        return max([self.seqs.get(mention.id, inf), *(edits if mention.calling_edit is not None else [])])
 
     def times_delivered(self, message_id: str) -> int:
         """How often a message was read; what one agent read is talk for the others, and some is talk for all."""
