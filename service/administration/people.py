@@ -19,7 +19,7 @@ from orchestrator_interactive.interactions.errors import (
     WriteConflict,
 )
 from orchestrator_interactive.interactions.feedback import FeedbackState
-from orchestrator_interactive.interactions.rows import ErasureState, RowState, row_of
+from orchestrator_interactive.interactions.rows import ErasureState, RowState, ViewState, row_of
 from orchestrator_interactive.interactions.serializers import decode, pack
 from orchestrator_interactive.interactions.states import UserMessageState, UserResponseState
 from orchestrator_interactive.interactions.stores import Change
@@ -50,6 +50,7 @@ if TYPE_CHECKING:
 
 # States per read.
 _PAGE = 500
+_WITH_MESSAGES = (UserMessageState, UserResponseState, RowState, FeedbackState, ViewState)
 # While this process erases in a conversation, no service may begin a run there.
 _LEASE_S = 60.0
 
@@ -210,6 +211,8 @@ def _rewrite(path: str) -> bool:
 async def _erase_log(user: str, logs: LogStore, key: Key) -> int:
     """Erase a person's messages in all branches of a log, record this there, and return their number.
 
+    Stored views, which may have parts and summaries of messages, are dropped: the next request makes a new one.
+
     Raises:
         WriteConflict: the log was written to at the same time.
         DamagedLog: its branches cannot be read.
@@ -218,11 +221,11 @@ async def _erase_log(user: str, logs: LogStore, key: Key) -> int:
     changed, count = [], 0
     async for node, state in _states(logs, key):
         found = _count(user, state)
-        if found:
+        if found or isinstance(state, ViewState):
             count += found
             erased = _erased(state, user)
             changed.append(replace(node, envelope=pack(erased, node.envelope["ts"])))
-    if log is not None and changed:
+    if log is not None and count:
         head = log.tree.head
         await logs.commit(key, Change(log.version, head.end, head.written, nodes=changed))
         with suppress(ConversationFinished):
@@ -240,14 +243,14 @@ async def _has_any(user: str, conversation_id: str, keys: list[Key], logs: LogSt
 
 
 async def _states(logs: LogStore, key: Key) -> AsyncIterator[tuple[Node, BaseState]]:
-    """Yield the readable states of all branches that may have messages of people."""
+    """Yield the readable states of all branches that may have messages of people, whole or in part."""
     log = await logs.load(key)
     for number, segment in log.tree.segments.items() if log is not None else ():
         for start in range(segment.base, segment.end, _PAGE):
             for node in await logs.read(key, number, start, min(start + _PAGE, segment.end)):
                 with suppress(UnreadableState):
                     state = decode(node.envelope)
-                    if isinstance(state, UserMessageState | UserResponseState | RowState | FeedbackState):
+                    if isinstance(state, _WITH_MESSAGES):
                         yield node, state
 
 
@@ -267,7 +270,7 @@ def _texts(row: dict[str, Any] | None) -> list[str]:
 
 
 def _erased(state: BaseState, user: str) -> BaseState:
-    """Return a state of a user row without the messages and images of a person."""
+    """Return a state without the messages and images of a person."""
 
     def change(text: str) -> str:
         return without_author(text, user)
@@ -286,6 +289,8 @@ def _erased(state: BaseState, user: str) -> BaseState:
     match state:
         case FeedbackState():
             return replace(state, user="", comment="")
+        case ViewState():
+            return ViewState(None)
         case UserMessageState():
             return replace(state, text=of(state.text), meta=_without_authors(state.meta))
         case UserResponseState():

@@ -15,11 +15,15 @@ from service_process import run_command
 
 from connector.protocols import InboxEntry, StateChanges
 from orchestrator_interactive.interactions import InteractionStack
+from orchestrator_interactive.interactions.export import as_json_lines
 from orchestrator_interactive.interactions.feedback import FeedbackState, feedback, rate
 from orchestrator_interactive.interactions.rows import states_of
 from orchestrator_interactive.interactions.states import AssistantMessageState
+from orchestrator_interactive.kernel.hooks import HookRegistry
 from orchestrator_interactive.loop.injection_queue import Injection, Talk, injection_row, talk_row
+from orchestrator_interactive.modules.context_stack import StackContext, StackOptions
 from orchestrator_interactive.storage.retry import StoreRetryPolicy
+from orchestrator_interactive.testing import MockProvider
 from orchestrator_interactive.transcript.framing import Author, message_text
 from orchestrator_interactive.transcript.rows import joined, user_row
 from service.administration.people import erase, messages_of, overwrite_deleted
@@ -167,6 +171,34 @@ async def test_a_message_that_an_active_run_has_read_is_exported_once(opened):
         await stored.wait(ANA, "mine", 2)
         await stored.stack.push(*states_of(user_row(message_text("mine", ANA), "T:C:2.0"), {}))
         assert await stored.texts(ANA) == [("mine", "delivered")]
+
+
+@pytest.mark.parametrize("kind", ["sqlite", "redis"])
+async def test_shortened_forms_and_summaries_of_messages_are_erased(opened, kind):
+    options = StackOptions(strategy="summary", summary_max_tokens=60)
+    provider = MockProvider(["Ana has told secret things."], default="They talked.")
+    async with opened(kind) as stored:
+
+        async def asked(*rows):
+            """Add rows in a new process, and return the model's request as text."""
+            context = StackContext(options, HookRegistry().emit, InteractionStack(stored.logs, HERE, "alpha"))
+            await context.add_messages(rows)
+            return str(await context.get_messages_for_request(3000, provider))
+
+        words = "word " * 1500
+        said = [(ANA, f"secret{number} {words}", number) for number in (2, 3)]
+        said += [(BEN, f"kept4 {words}", 4), (BEN, "kept5", 5)]
+        before = await asked(
+            *(user_row(message_text(f"secret {words}", ANA), "T:C:1.0"), {"role": "assistant", "content": "Yes."}),
+            user_row(message_text("kept1", BEN), "T:C:1.5"),
+            *(injection_row([Injection(text, f"T:C:{number}.0", author)]) for author, text, number in said),
+        )
+        assert all(each in before for each in ("secret2", "secret3", "secret things", "kept4"))
+        assert (await erase(ANA.id, stored.logs, stored.runs)).messages == 3
+        pages = [page async for page in as_json_lines(stored.logs, stored.stack.key)]
+        after = await asked()
+        assert all(each in after for each in ("kept1", "kept4", "kept5", "someone (erased)"))
+        assert not any(each in text for each in ("secret", "Lovelace") for text in (after, "".join(pages)))
 
 
 @pytest.mark.parametrize("kind", ["sqlite", "redis"])
