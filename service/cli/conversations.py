@@ -25,7 +25,9 @@ if TYPE_CHECKING:
     from connector.protocols import InboxEntry
     from orchestrator_interactive.interactions import InteractionStack
     from orchestrator_interactive.interactions.records import Key
+    from orchestrator_interactive.interactions.stores import LogStore
     from service.cli.store_access import Forgotten
+    from service.store.base import RunStore
 
 T = TypeVar("T")
 
@@ -215,7 +217,8 @@ async def prune(  # noqa: PLR0913, PLR0917 - one argument per option
 ) -> None:
     """Delete branches that have not been written to for --keep-days days.
 
-    The current branch and `main` are kept. Without CONVERSATION, all conversations are pruned.
+    The current branch and `main` are kept, and with --whole conversations with a run or pending messages. Without
+    CONVERSATION, all conversations are pruned.
     """
     if conversation is None:
         keys = [key for key in await access.store.keys() if agent in (None, key.agent_id)]
@@ -224,21 +227,28 @@ async def prune(  # noqa: PLR0913, PLR0917 - one argument per option
         keys = [await find_conversation(access.store, conversation, agent)]
     before = time.time() - keep_days * _DAY_S
     every, damaged = [], []
-    for key in keys:
-        try:
-            change = partial(forget, access.store, key, before, whole=whole, only_look=dry_run)
-            forgotten = await _retrying(change)
-        except DamagedLog as e:
-            damaged.append(str(e))
-            continue
-        if forgotten:
-            every.append(forgotten)
-            names = ", ".join(branch.name for branch in forgotten.branches) or "the whole conversation"
-            click.echo(f"{key.conversation_id}  {key.agent_id}  {names} ({counted(forgotten.states, 'state')})")
-    if not dry_run:
-        idle_since = before if whole and conversation is None and agent is None else None
-        deleted = {each.key.conversation_id for each in every if each.is_whole}
-        await _forget_inboxes(access, deleted, idle_since, workspace)
+    async with aclosing(await inspect_run_store(access.url)) as runs:
+        for key in keys:
+            name = f"{key.conversation_id}  {key.agent_id}"
+            change = partial(forget, access.store, key, before, whole=whole)
+            try:
+                forgotten = await change(only_look=True)
+                if forgotten and forgotten.is_whole and await _is_in_use(runs, key):
+                    click.echo(f"{name}  kept: a run or messages are pending; repeat the command when they have ended")
+                    continue
+                if forgotten and not dry_run:
+                    forgotten = await _retrying(change)
+            except DamagedLog as e:
+                damaged.append(str(e))
+                continue
+            if forgotten:
+                every.append(forgotten)
+                names = ", ".join(branch.name for branch in forgotten.branches) or "the whole conversation"
+                click.echo(f"{name}  {names} ({counted(forgotten.states, 'state')})")
+        if not dry_run:
+            idle_since = before if whole and conversation is None and agent is None else None
+            deleted = {each.key.conversation_id for each in every if each.is_whole}
+            await _forget_inboxes(access.store, runs, deleted, idle_since, workspace)
     click.echo(_total(every, keep_days, only_look=dry_run))
     if damaged:
         raise click.ClickException("\n".join(damaged))
@@ -269,8 +279,14 @@ async def notify(access: StoreAccess, conversation: str, text: str, agent: str |
     click.echo(f"Stored. The next run of {key.agent_id} in {key.conversation_id} reads it.")
 
 
+async def _is_in_use(runs: RunStore, key: Key) -> bool:
+    """Return whether the conversation of a log is in use, or that of the people, if an agent asks another one there."""
+    record = await runs.record(key.conversation_id.partition("/")[0])
+    return record is not None and record.is_in_use
+
+
 async def _forget_inboxes(
-    access: StoreAccess, conversations: set[str], idle_since: float | None, workspace: str | None
+    logs: LogStore, runs: RunStore, conversations: set[str], idle_since: float | None, workspace: str | None
 ) -> None:
     """Delete the inboxes of conversations that have no log, no owner and no pending work.
 
@@ -278,13 +294,12 @@ async def _forget_inboxes(
     """
     if not conversations and idle_since is None:
         return
-    async with aclosing(await inspect_run_store(access.url)) as runs:
-        if idle_since is not None:
-            idle = await runs.idle_since(idle_since)
-            conversations = conversations.union(each for each in idle if workspace in (None, workspace_of(each)))
-        for conversation_id in conversations - {key.conversation_id for key in await access.store.keys()}:
-            await runs.forget(conversation_id)
-    await access.store.delete_expired()
+    if idle_since is not None:
+        idle = await runs.idle_since(idle_since)
+        conversations = conversations.union(each for each in idle if workspace in (None, workspace_of(each)))
+    for conversation_id in conversations - {key.conversation_id for key in await logs.keys()}:
+        await runs.forget(conversation_id)
+    await logs.delete_expired()
 
 
 async def _retrying(change: Callable[[], Awaitable[T]]) -> T:

@@ -113,6 +113,11 @@ class ConversationRecord:
             raise TypeError("a stored value has a wrong type")
 
     @property
+    def is_in_use(self) -> bool:
+        """Whether it has an owner, a run, posts, or pending entries, held ones too."""
+        return bool(self.is_owned or self.has_run or self.posts or self.waiting)
+
+    @property
     def has_something_to_do(self) -> bool:
         """Whether a run is active, or an entry is pending after `held_seq`."""
         return self.has_run or any(entry.seq > self.held_seq for entry in self.waiting)

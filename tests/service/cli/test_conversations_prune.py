@@ -185,7 +185,7 @@ def test_a_damaged_conversation_is_reported_and_the_others_are_pruned(kept, outp
     assert f"The stored branches of conversation {THERE} of alpha are damaged" in pruned.output
 
 
-def admit(kept, place=HERE, *, is_read=True):
+def admit(kept, place=HERE, *, is_read=True, **changes):
     """Store a message in the inbox of a conversation, read or pending."""
 
     async def write():
@@ -193,8 +193,8 @@ def admit(kept, place=HERE, *, is_read=True):
             await runs.admit(place, InboxEntry("a", "message", {}), "alpha")
             claim = await runs.claim(place, "owner", 10)
             closed = {entry.seq: "" for entry in claim.entries} if is_read else {}
-            await runs.write(place, claim.token, StateChanges(closed=closed))
-            await runs.release(place, claim.token, 1)
+            await runs.write(place, claim.token, StateChanges(closed=closed, **changes))
+            await runs.release(place, claim.token, None)
 
     asyncio.run(write())
 
@@ -219,15 +219,29 @@ def test_the_inbox_of_a_deleted_conversation_is_deleted(empty, output_of):
     assert inboxes(empty) == [THERE]
 
 
-def test_an_inbox_with_pending_messages_or_with_another_agents_log_is_kept(empty, output_of):
-    for place in (HERE, THERE):
-        empty.talk("one", place=place)
-        empty.rest({"main": 100}, place=place)
-    empty.talk("one", place=THERE, agent="beta")
-    admit(empty, is_read=False)
-    admit(empty, THERE)
+def test_an_inbox_with_another_agents_log_is_kept(empty, output_of):
+    empty.talk("one")
+    empty.rest({"main": 100})
+    empty.talk("one", agent="beta")
+    admit(empty)
     output_of(empty.run("prune", "--whole"))
-    assert inboxes(empty) == [HERE, THERE]
+    assert inboxes(empty) == [HERE]
+
+
+@pytest.mark.parametrize("work", [{"is_read": False}, {"run": {"id": "waits"}}, {"is_read": False, "held_seq": 1}])
+def test_a_conversation_with_a_run_or_pending_messages_is_kept_and_named(empty, output_of, work):
+    places = (HERE, f"{HERE}/beta", THERE)
+    for place in places:
+        empty.talk("one", place=place)
+        empty.rest({"main": 100}, place)
+    admit(empty, **work)
+    admit(empty, THERE)
+    for options in (["--dry-run"], []):
+        lines = output_of(empty.run("prune", "--whole", *options)).splitlines()
+        kept = "kept: a run or messages are pending; repeat the command when they have ended"
+        assert [line for line in lines if "kept" in line] == [f"{each}  alpha  {kept}" for each in places[1::-1]]
+    assert [key.conversation_id for key in empty.logs()] == [f"{HERE}/beta", HERE]
+    assert inboxes(empty) == [HERE]
 
 
 def test_an_old_inbox_without_a_log_is_deleted_unless_messages_are_pending(empty, output_of):
