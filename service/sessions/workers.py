@@ -17,6 +17,7 @@ from pydantic import TypeAdapter, ValidationError
 from connector.events import StopRequest, ThreadAddress
 from connector.protocols import InboxEntry, Worker
 from connector.records import PendingMessage, RunRecord, UnreadableEntry, parse_run_record, stop_entry
+from orchestrator_interactive.interactions.errors import DamagedLog
 from service.store.base import MOST_DOCUMENTS, thread_of
 
 if TYPE_CHECKING:
@@ -84,18 +85,8 @@ class StoredWorkers:
 
     async def of_thread(self, conversation_id: str) -> tuple[Worker, ...]:
         """Return the workers of a thread, the latest first."""
-        documents = await self._documents(conversation_id)
-        found = [await self._checked(worker) for worker in _readable(documents)]
+        found = await self._retry.call(lambda: _of_thread(self._store, conversation_id, self._now_s()))
         return tuple(sorted(found, key=lambda worker: -worker.created_s))
-
-    async def _checked(self, worker: Worker) -> Worker:
-        """Return a worker; one whose order was never stored, because its process ended before, has ended."""
-        if worker.ended_s or self._now_s() - worker.created_s < _ORDERED_WITHIN_S:
-            return worker
-        record = await self._retry.call(lambda: self._store.record(worker.conversation_id))
-        if record is not None and any(each.endswith(f"::{_order_key(worker)}") for each in record.order):
-            return worker
-        return replace(worker, status="not begun", ended_s=worker.created_s)
 
     async def find(self, conversation_id: str) -> Worker | None:
         """Return the worker whose conversation this is."""
@@ -282,14 +273,36 @@ async def stop_worker(
 
 async def are_workers_at_work(store: RunStore, conversation_id: str) -> bool:
     """Return whether a worker of a thread has not ended."""
-    return any(not each.ended_s for each in _readable(await store.documents(_collection(conversation_id))))
+    return any(not each.ended_s for each in await _of_thread(store, conversation_id, time.time()))
 
 
 async def forget_workers(store: RunStore, conversation_id: str, user: str = "") -> None:
     """Delete the records of the ended workers of a thread, or only those of workers for one user."""
-    for worker in _readable(await store.documents(_collection(conversation_id))):
+    for worker in await _of_thread(store, conversation_id, time.time()):
         if worker.ended_s and user in {"", worker.user}:
             await store.delete_document(_collection(conversation_id), worker.id)
+
+
+async def _of_thread(store: RunStore, conversation_id: str, now_s: float) -> list[Worker]:
+    """Return the workers of a thread; one whose order was never stored, because its process ended before, has ended."""
+    found = []
+    for worker in _readable(await store.documents(_collection(conversation_id))):
+        is_late = not worker.ended_s and now_s - worker.created_s >= _ORDERED_WITHIN_S
+        is_lost = is_late and not await _is_ordered(store, worker)
+        found.append(replace(worker, status="not begun", ended_s=worker.created_s) if is_lost else worker)
+    return found
+
+
+async def _is_ordered(store: RunStore, worker: Worker) -> bool:
+    """Return whether the order of a worker is stored; True if its inbox cannot be read."""
+    try:
+        record = await store.record(worker.conversation_id)
+    except DamagedLog:
+        return True
+    # The id of the order may have expired while the worker works on for a further message.
+    return record is not None and (
+        record.has_run or any(id_.endswith(f"::{_order_key(worker)}") for id_ in record.order)
+    )
 
 
 def _order_key(worker: Worker) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import signal
-from dataclasses import replace
+from dataclasses import asdict, replace
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from redis import Redis
 from service_process import run_command
 
-from connector.protocols import InboxEntry, StateChanges
+from connector.protocols import InboxEntry, StateChanges, Worker
 from orchestrator_interactive.interactions import InteractionStack
 from orchestrator_interactive.interactions.export import as_json_lines
 from orchestrator_interactive.interactions.feedback import FeedbackState, feedback, rate
@@ -258,6 +258,17 @@ async def test_the_ratings_of_a_person_lose_their_name_and_comment(opened):
         found = [entry.state async for entry in feedback(stored.logs, key)]
     ratings = [state for state in found if isinstance(state, FeedbackState)]
     assert [(each.user, each.reward, each.comment) for each in ratings] == [("", -1, ""), (BEN.id, -1, "No.")]
+
+
+async def test_the_record_of_a_worker_that_was_never_ordered_is_deleted(opened):
+    async with opened("sqlite") as stored:
+        await stored.deliver((ANA, "begin", 1))
+        worker = Worker("w000001", f"{HERE}:w000001", HERE, "run", "alpha", "", "Call my doctor", ANA.id, 1.0)
+        await stored.runs.put_document(f"workers:{HERE}", worker.id, {**asdict(worker), "instruction": "secret"})
+        await erase(BEN.id, stored.logs, stored.runs)
+        assert len(await stored.runs.documents(f"workers:{HERE}")) == 1
+        await erase(ANA.id, stored.logs, stored.runs)
+        assert await stored.runs.documents(f"workers:{HERE}") == {}
 
 
 @pytest.mark.parametrize("kind", ["sqlite", "redis"])

@@ -93,14 +93,20 @@ async def test_conversations_with_a_run_or_pending_messages_are_kept(stored):
     assert len(await stored.logs.keys()) == 4
 
 
-async def test_the_workers_of_a_thread_go_with_it_and_keep_its_files_while_they_work(stored):
+@pytest.mark.parametrize(("entry", "run"), [("::w000001.order", None), ("::a further message", {"id": "r"})])
+async def test_the_workers_of_a_thread_go_with_it_and_keep_its_files_while_they_work(stored, entry, run):
     thread = "T:C:1.0"
     await stored.add(thread)
     at_work = Worker("w000001", f"{thread}:w000001", thread, "run", "alpha", "", "Count", "U1", 1.0)
     ended = replace(at_work, id="w000002", conversation_id=f"{thread}:w000002", status="success", ended_s=2.0)
-    for each in (at_work, ended):
+    never_ordered = replace(at_work, id="w000003", conversation_id=f"{thread}:w000003")
+    for each in (at_work, ended, never_ordered):
         await stored.runs.put_document(f"workers:{thread}", each.id, asdict(each))
-    assert await stored.after(100, days=30) == [thread]
+    place = at_work.conversation_id
+    await stored.runs.admit(place, InboxEntry(f"{place}{entry}", "message", {}), "alpha")
+    claim = await stored.runs.claim(place, "owner", 10)
+    await stored.runs.write(place, claim.token, StateChanges(run=run))
+    assert await stored.after(100, days=30) == [thread, place]
     await stored.runs.put_document(f"workers:{thread}", at_work.id, asdict(replace(at_work, ended_s=3.0)))
-    assert await stored.after(100, days=30) == []
+    assert await stored.after(100, days=30) == [place]
     assert await stored.runs.documents(f"workers:{thread}") == {}
