@@ -379,8 +379,9 @@ class ServiceConfig(Section):
     idle_evict_s: float = Field(default=900, gt=0, allow_inf_nan=False)
     shutdown_grace_s: float = Field(default=10, ge=0, allow_inf_nan=False)
     shutdown_tools_s: float | None = Field(default=None, ge=0, allow_inf_nan=False)
-    # A shorter lease would expire while its owner is merely busy.
-    lease_s: float = Field(default=10, ge=2, allow_inf_nan=False)
+    # A shorter lease would expire while its owner is merely busy. Over Redis, a much longer one would look like one
+    # from before the clock was set back.
+    lease_s: float = Field(default=10, ge=2, le=60, allow_inf_nan=False)
 
     @field_validator("channels")
     @classmethod

@@ -31,6 +31,7 @@ _WRONG = {
     "literal_error": "must be {expected}",
     "greater_than": "must be more than {gt:g}",
     "greater_than_equal": "must be {ge:g} or more",
+    "less_than_equal": "must be {le:g} or less",
     "float_parsing": "must be a number",
     "float_type": "must be a number",
     "finite_number": "must be a number",

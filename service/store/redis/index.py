@@ -140,13 +140,18 @@ class RedisIndex:
     async def due(self, workspace: str, most: int) -> list[str]:
         """See `RunStore.due`."""
         found: list[tuple[float, str]] = []
+        seen: set[bytes] = set()
         with self._client.keep_open():
             while len(found) < most:
                 page = await self._client.run(_CANDIDATES, [_due(workspace)], [len(found), _PAGE, _FAR_MS])
-                entries = list(zip(page[::2], page[1::2], strict=True))
+                # An entry that is due late, or by the clock of another server, is returned again.
+                entries = [entry for entry in zip(page[::2], page[1::2], strict=True) if entry[0] not in seen]
+                if not entries:
+                    break
+                seen.update(name for name, _ in entries)
                 due, away = await self._checked(workspace, entries)
                 found += due
-                if len(entries) < _PAGE or away:
+                if len(page) < 2 * _PAGE or away:
                     break
         return [conversation_id for _, conversation_id in sorted(found)[:most]]
 

@@ -94,6 +94,7 @@ def test_any_invalid_file_is_a_config_error_of_one_line(load, text):
         ("shutdown_grace_s: -1", "shutdown_grace_s: must be 0 or more."),
         ("shutdown_grace_s: .inf", "shutdown_grace_s: must be a number."),
         ("lease_s: 1.5", "lease_s: must be 2 or more."),
+        ("lease_s: 61", "lease_s: must be 60 or less."),
         ("lease_s: soon", "lease_s: must be a number."),
         ("workspace: {template: nowhere}", "workspace.template: the folder"),
         ("store: 5", "store: must be text"),

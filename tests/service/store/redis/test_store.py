@@ -217,6 +217,20 @@ async def test_a_conversation_without_work_leaves_the_index_at_the_second_look(r
     assert redis.ask("ZSCORE", DUE, "ghost") is None
 
 
+async def test_long_leases_do_not_hide_what_is_due(redis, store):
+    for number in range(100):
+        name = f"{T1}:C0:{number}"
+        claim = await store.claim(name, "a", LONG_S)
+        await store.write(name, claim.token, StateChanges(run={"id": 1}))
+        redis.ask("ZADD", DUE, "0", name)
+    await admitted(store, C, 1)
+    redis.ask("ZADD", DUE, "0", C)
+    redis.ask("HSET", STATE, "due", "0")
+    async with within(9):
+        assert await store.due(T1, 9) == [C]
+        assert await store.due(T1, 9) == [C]
+
+
 async def test_an_entry_admitted_between_two_looks_keeps_the_conversation_in_the_index(redis, store):
     redis.ask("ZADD", DUE, "1.5", C)  # as after the first look
     await admitted(store, C, 1)
