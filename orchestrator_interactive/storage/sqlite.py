@@ -291,6 +291,7 @@ def _use_write_ahead_log(connection: sqlite3.Connection) -> None:
 def open_writer(path: Path) -> sqlite3.Connection:
     """Open a second connection that never blocks: it waits for no lock and runs no checkpoint."""
     connection = sqlite3.connect(path, timeout=0, isolation_level=None)
+    connection.text_factory = _text
     connection.execute("PRAGMA synchronous = NORMAL")
     connection.execute("PRAGMA wal_autocheckpoint = 0")
     connection.execute(f"PRAGMA journal_size_limit = {_WAL_SIZE}")

@@ -320,7 +320,7 @@ def claim_of(  # noqa: PLR0913, PLR0917 - the parts of a claim
     An unreadable run record is replaced by one with only an `id`; unreadable posts are omitted.
     """
     found = None if run is None else _parse_json(run)
-    contents = {part: _parse_json(content) for part, content in posts.items()}
+    contents = {part: _parse_json(content) for part, content in posts.items() if part is not None}
     return Claim(
         token,
         found if run is None or isinstance(found, dict) else {"id": "unreadable"},
@@ -332,8 +332,10 @@ def claim_of(  # noqa: PLR0913, PLR0917 - the parts of a claim
 
 
 def entry_of(row: Row) -> InboxEntry:
-    """Parse a stored entry; its data are empty if unreadable."""
+    """Parse a stored entry; its data are empty if unreadable. Raises TypeError if its id or kind is."""
     seq, name, kind, text = row
+    if name is None or kind is None:
+        raise TypeError("the id or kind of an entry cannot be read")
     data = _parse_json(text)
     return InboxEntry(name, kind, data if isinstance(data, dict) else {}, seq)
 
@@ -377,7 +379,7 @@ def readable(conversation_id: str) -> Iterator[None]:
 
 def documents_of(rows: Iterable[tuple[str, Text]]) -> dict[str, dict[str, Any]]:
     """Return the readable documents by name."""
-    found = {name: _parse_json(text) for name, text in rows}
+    found = {name: _parse_json(text) for name, text in rows if name is not None}
     return {name: data for name, data in found.items() if isinstance(data, dict)}
 
 

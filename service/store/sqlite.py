@@ -83,7 +83,10 @@ _BEGIN = "INSERT OR IGNORE INTO run_conversations (conversation, changed) VALUES
 _ADD = "INSERT OR IGNORE INTO run_entries VALUES (?, ?, ?, ?, ?, NULL) RETURNING seq"
 _GROW = """UPDATE run_conversations SET seq = ?, agent = coalesce(?, agent), todo = ?, due = iif(?, ?, due), changed = ?
     WHERE id = ?"""
-_CLAIM = "UPDATE run_conversations SET token = ?, owner = ?, until = ?, due = ? WHERE id = ? RETURNING run, stopped_s"
+# A text that is not UTF-8 is read as NULL, which is no run: the bytes of a run are read.
+_RUN = "CAST(run AS BLOB)"
+_CLAIM = f"""UPDATE run_conversations SET token = ?, owner = ?, until = ?, due = ? WHERE id = ?
+    RETURNING {_RUN}, stopped_s"""  # noqa: S608 - no part is user input
 _RENEW = """UPDATE run_conversations SET until = ?, due = ?
     WHERE conversation = ? AND token = ? AND owner IS NOT NULL RETURNING seq"""
 _OWNED = "SELECT id, seq FROM run_conversations WHERE conversation = ? AND token = ? AND owner IS NOT NULL"
@@ -100,7 +103,8 @@ _LOOK = """UPDATE run_conversations SET changed = ?, todo = run IS NOT NULL OR E
 _DUE = f"""SELECT conversation FROM run_conversations WHERE {_WORKSPACE} = ? AND todo AND due <= ?
     ORDER BY due, id LIMIT ?"""  # noqa: S608 - no part is user input
 _POSTS = "SELECT part, content FROM run_posts WHERE conversation = ?"
-_RECORD = "SELECT id, agent, owner, until, seq, held_seq, run, todo FROM run_conversations WHERE conversation = ?"
+_RECORD = f"""SELECT id, agent, owner, until, seq, held_seq, {_RUN}, todo FROM run_conversations
+    WHERE conversation = ?"""  # noqa: S608 - no part is user input
 _ENTRIES = 'SELECT seq, id, kind, data, "end" FROM run_entries WHERE conversation = ? ORDER BY seq'
 _LEARN = """INSERT INTO run_facts SELECT id, ?, ? FROM run_conversations WHERE conversation = ?
     ON CONFLICT DO UPDATE SET
@@ -268,11 +272,11 @@ class SqliteRunStore:
 
     @via(Database.read)
     def due(self, file: sqlite3.Connection, workspace: str, most: int) -> list[str]:
-        return _firsts(file, _DUE, workspace, self._clock(), most)
+        return _names(file, _DUE, workspace, self._clock(), most)
 
     @via(Database.read_in_thread)
     def unfinished(self, file: sqlite3.Connection) -> list[str]:
-        return _firsts(file, "SELECT conversation FROM run_conversations WHERE todo ORDER BY id")
+        return _names(file, "SELECT conversation FROM run_conversations WHERE todo ORDER BY id")
 
     async def wait_for_notifications(self, owner: str) -> Sequence[str]:
         try:
@@ -286,7 +290,11 @@ class SqliteRunStore:
     @via(Database.read)
     def thread_of(self, file: sqlite3.Connection, conversation_id: str) -> ThreadFacts:
         rows = file.execute(_THREAD, (conversation_id,)).fetchall()
-        return ThreadFacts(rows[0][0], {name: value for _, name, value in rows if name}) if rows else ThreadFacts()
+        return (
+            ThreadFacts(rows[0][0], {name: value for _, name, value in rows if name and value})
+            if rows
+            else ThreadFacts()
+        )
 
     @via(Database.write)
     def learn(self, file: sqlite3.Connection, conversation_id: str, facts: Mapping[str, str]) -> None:
@@ -304,7 +312,7 @@ class SqliteRunStore:
 
     @via(Database.read_in_thread)
     def idle_since(self, file: sqlite3.Connection, since: float) -> list[str]:
-        return _firsts(file, "SELECT conversation FROM run_conversations WHERE changed < ?", since)
+        return _names(file, "SELECT conversation FROM run_conversations WHERE changed < ?", since)
 
     @via(Database.write_in_thread)
     def delete_expired(self, file: sqlite3.Connection) -> None:
@@ -433,8 +441,7 @@ def documents_in(file: sqlite3.Connection, collection: str) -> dict[str, dict[st
 
 
 def conversations(file: sqlite3.Connection) -> list[str]:
-    names = _firsts(file, "SELECT conversation FROM run_conversations ORDER BY id")
-    return [name for name in names if isinstance(name, str) and name]
+    return _names(file, "SELECT conversation FROM run_conversations ORDER BY id")
 
 
 def record_of(file: sqlite3.Connection, now: float, conversation_id: str) -> ConversationRecord | None:
@@ -514,6 +521,11 @@ def _owned(file: sqlite3.Connection, conversation_id: str, token: int) -> tuple[
 
 def _firsts(file: sqlite3.Connection, statement: str, *values: Any) -> list[Any]:
     return [first for (first,) in file.execute(statement, values)]
+
+
+def _names(file: sqlite3.Connection, statement: str, *values: Any) -> list[str]:
+    """Return the readable ids of conversations."""
+    return [name for name in _firsts(file, statement, *values) if isinstance(name, str) and name]
 
 
 @contextmanager

@@ -6,6 +6,7 @@ import asyncio
 import signal
 import sqlite3
 import sys
+import time
 from contextlib import aclosing, closing
 
 import pytest
@@ -209,7 +210,8 @@ async def test_ids_expire_by_tidying_and_fences_of_deleted_logs_at_the_next_star
         assert other.execute("SELECT conversation FROM fences").fetchall() == [(C,)]
 
 
-async def test_conversations_with_damaged_entries_can_be_claimed(store, file):
+@pytest.mark.parametrize("damaged", [b"{{", b"{\xff}"], ids=["no JSON", "no UTF-8"])
+async def test_conversations_with_damaged_entries_can_be_claimed(store, file, damaged):
     for number in range(51):
         name = f"T1:c{number}"
         claim = await store.claim(name, "a", LONG_S)
@@ -217,12 +219,38 @@ async def test_conversations_with_damaged_entries_can_be_claimed(store, file):
         await store.write(name, claim.token, StateChanges(run={"id": 1}, posts={"1": "x", "2": "y"}))
         await store.release(name, claim.token, None)
     with file() as other:
-        other.execute("UPDATE run_entries SET data = '{{' WHERE conversation <= 50")
-        other.execute("UPDATE run_conversations SET run = '{{' WHERE id <= 50")
-        other.execute("UPDATE run_posts SET content = '{{' WHERE conversation <= 50 AND part = '1'")
+        other.execute("UPDATE run_entries SET data = CAST(? AS TEXT) WHERE conversation <= 50", (damaged,))
+        other.execute("UPDATE run_conversations SET run = CAST(? AS TEXT) WHERE id <= 50", (damaged,))
+        other.execute(
+            "UPDATE run_posts SET content = CAST(? AS TEXT) WHERE conversation <= 50 AND part = '1'", (damaged,)
+        )
     for name in await store.due(T1, 50):
         claim = await store.claim(name, "b", LONG_S)
         assert [(each.id, each.data) for each in claim.entries] == [("m1", {})]
         assert await store.fetch(name, claim.token, 0) == claim.entries
         assert (claim.run, claim.posts) == ({"id": "unreadable"}, {"2": "y"})
+        assert (await store.record(name)).has_run
     assert await store.due(T1, 50) == ["T1:c50"]
+
+
+async def test_a_name_or_text_that_is_not_utf8_hides_nothing_else(store, file):
+    invalid = b"T1:\xff"
+    for name in (C, D):
+        await admitted(store, name, 1)
+        await store.learn(name, {"talk": "1.0", "muted": "2.0"})
+        await store.release(name, (await store.claim(name, "a", LONG_S)).token, None)
+    for name in ("a", "b", "c"):
+        await store.put_document("rules", name, {"value": name})
+    with file() as other:
+        other.execute("UPDATE run_conversations SET conversation = CAST(? AS TEXT) WHERE id = 1", (invalid,))
+        other.execute("UPDATE run_facts SET value = CAST(? AS TEXT) WHERE name = 'talk'", (invalid,))
+        other.execute("UPDATE run_documents SET name = CAST(? AS TEXT) WHERE name = 'a'", (invalid,))
+        other.execute("UPDATE run_documents SET data = CAST(? AS TEXT) WHERE name = 'b'", (invalid,))
+    assert await store.due(T1, 9) == [D]
+    assert await store.unfinished() == await store.conversations() == await store.idle_since(time.time() + 9) == [D]
+    assert (await store.thread_of(D)).latest == {"muted": "2.0"}
+    assert await store.documents("rules") == {"c": {"value": "c"}}
+    with file() as other:
+        other.execute("UPDATE run_entries SET id = CAST(? AS TEXT)", (invalid,))
+    with pytest.raises(StoreError, match="it is damaged"):
+        await store.claim(D, "b", LONG_S)
