@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import gc
 import socket
-import time
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, replace
 from importlib.metadata import version
@@ -63,7 +62,7 @@ from service.sessions.workers import StoredWorkers
 from service.sessions.workspaces import Workspaces
 from service.signals import on_hangup, until_signalled
 from service.store import inspect_run_store, open_budget, open_log_store, open_run_store
-from service.store.base import thread_of
+from service.store.base import boottime_s, thread_of
 from service.store.maintenance import expiring, lines, places, watching_disks
 from service.triggers import serving_triggers
 from service.vault import Vault, vault_of
@@ -332,8 +331,8 @@ async def _working(  # noqa: PLR0913, PLR0917 - the parts of a service
             messages := StoredMessages(store, retry, lambda channel: retention.days_of(channel) or MOST_DAYS),
         ),
         StoredRuns(
-            *(store, owner, config.lease_s, retry, _boottime_s, most_owned, observer),
-            ThreadedHeartbeats(lambda: inspect_run_store(url), owner, _boottime_s) if budget is not None else None,
+            *(store, owner, config.lease_s, retry, boottime_s, most_owned, observer),
+            ThreadedHeartbeats(lambda: inspect_run_store(url), owner, boottime_s) if budget is not None else None,
         ) as runs,
         _sessions(
             config,
@@ -452,11 +451,6 @@ def _owner() -> str:
     """Return a name for this process in the store: unique, and with the machine's name for operators."""
     machine = "".join(char for char in socket.gethostname() if char.isalnum() or char in "-.")[:_MACHINE_CHARS]
     return f"{machine}-{uuid4().hex}"
-
-
-def _boottime_s() -> float:
-    """Return monotonic seconds, including time the machine is suspended if the platform has CLOCK_BOOTTIME."""
-    return time.clock_gettime(getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC))
 
 
 @asynccontextmanager

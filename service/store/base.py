@@ -6,6 +6,7 @@ A run store has inboxes, leases, active runs and outboxes, by conversation.
 from __future__ import annotations
 
 import json
+import time
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
@@ -121,6 +122,11 @@ class ConversationRecord:
     def has_something_to_do(self) -> bool:
         """Whether a run is active, or an entry is pending after `held_seq`."""
         return self.has_run or any(entry.seq > self.held_seq for entry in self.waiting)
+
+
+def boottime_s() -> float:
+    """Return monotonic seconds, including time the machine is suspended if the platform has CLOCK_BOOTTIME."""
+    return time.clock_gettime(getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC))
 
 
 def workspace_of(conversation_id: str) -> str:

@@ -24,6 +24,7 @@ from service.store.base import (
     Admission,
     Count,
     as_json,
+    boottime_s,
     claim_of,
     conversation_record,
     documents_of,
@@ -567,5 +568,5 @@ def _locked(path: Path) -> int:
 
 def _steady_clock() -> Callable[[], float]:
     """Return a clock of seconds since the epoch that ignores changes of the system time, so that leases stay valid."""
-    began = time.time() - time.monotonic()
-    return lambda: began + time.monotonic()
+    began = time.time() - boottime_s()
+    return lambda: began + boottime_s()

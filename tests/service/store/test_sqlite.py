@@ -111,6 +111,14 @@ async def test_a_file_has_one_service_and_any_number_of_inspectors(tmp_path, sql
     await (await open_run_store(sqlite_url)).aclose()
 
 
+async def test_processes_agree_about_a_lease_after_the_machine_was_suspended(sqlite_url, store, monkeypatch):
+    running_s = time.monotonic
+    monkeypatch.setattr(time, "monotonic", lambda: running_s() - 3600)  # it does not count an hour of suspension
+    async with aclosing(await inspect_run_store(sqlite_url)) as command:
+        assert await store.claim(C, "a", LONG_S) is not None
+        assert await command.claim(C, "b", LONG_S) is None
+
+
 async def test_links_to_a_file_do_not_evade_the_lock(tmp_path, sqlite_url):
     (tmp_path / "elsewhere").mkdir()
     link = f"sqlite:{tmp_path}/elsewhere/linked.db"
