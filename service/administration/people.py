@@ -10,6 +10,8 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
+import structlog
+
 from connector.protocols import StateChanges
 from orchestrator_interactive.interactions import InteractionStack
 from orchestrator_interactive.interactions.errors import (
@@ -47,6 +49,8 @@ if TYPE_CHECKING:
     from orchestrator_interactive.interactions.stores import LogStore
     from service.sessions.memory import Fact
     from service.store.base import RunStore
+
+log = structlog.get_logger(__name__)
 
 # States per read.
 _PAGE = 500
@@ -92,7 +96,11 @@ async def messages_of(user: str, logs: LogStore, runs: RunStore) -> AsyncIterato
 async def _pending_of(user: str, runs: RunStore, read: set[str]) -> AsyncIterator[dict[str, Any]]:
     """Yield the messages of a person that no run has read."""
     for conversation_id in await runs.conversations():
-        record = await runs.record(conversation_id)
+        try:
+            record = await runs.record(conversation_id)
+        except DamagedLog as e:
+            log.warning("conversation.damaged", conversation=conversation_id, problem=str(e))
+            continue
         for entry in record.waiting if record is not None else ():
             # The entry of a message that an active run has read is closed at the end of the run.
             if _is_by(entry, user) and entry.kind in ("message", "edit") and entry.id not in read:
@@ -107,7 +115,7 @@ async def _pending_of(user: str, runs: RunStore, read: set[str]) -> AsyncIterato
 async def erase(user: str, logs: LogStore, runs: RunStore) -> Erasure:
     """Erase the texts of a person's messages; pending ones are withdrawn, and schedules, rules and records deleted.
 
-    A conversation with a run or unfinished cleanup is left as it is. Services may use the stores.
+    A conversation with a run, unfinished cleanup or a damaged inbox is left as it is. Services may use the stores.
 
     Raises:
         StoreError: a store cannot be used.
@@ -119,9 +127,13 @@ async def erase(user: str, logs: LogStore, runs: RunStore) -> Erasure:
         keys.setdefault(key.conversation_id.partition("/")[0], []).append(key)
     for conversation_id in dict.fromkeys((*keys, *await runs.conversations())):
         await forget_workers(runs, conversation_id, user)
-        if not await _has_any(user, conversation_id, keys.get(conversation_id, []), logs, runs):
+        try:
+            if not await _has_any(user, conversation_id, keys.get(conversation_id, []), logs, runs):
+                continue
+            claim = await runs.claim(conversation_id, owner, _LEASE_S)
+        except DamagedLog as e:
+            done.kept[conversation_id] = str(e)
             continue
-        claim = await runs.claim(conversation_id, owner, _LEASE_S)
         if claim is None or claim.run or claim.posts:
             done.kept[conversation_id] = "a run is active or unfinished; repeat the command when it has ended"
         else:

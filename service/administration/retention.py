@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import math
 import time
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 from uuid import uuid4
 
 import structlog
 
+from connector.protocols import LeaseLost
 from orchestrator_interactive.interactions.errors import DamagedLog, WriteConflict
 from service.sessions.workers import are_workers_at_work, forget_workers
 from service.store.base import thread_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from orchestrator_interactive.interactions.records import Key
     from orchestrator_interactive.interactions.stores import LogStore
@@ -57,7 +58,8 @@ class Retention:
         Raises:
             StoreError: a store cannot be used.
         """
-        days = [each for each in (self.config.days, *self.config.channels.values()) if each is not None]
+        config = self.config  # a reload replaces it
+        days = [each for each in (config.days, *config.channels.values()) if each is not None]
         if not days:
             return
         now_s = time.time() if now_s is None else now_s
@@ -75,21 +77,26 @@ class Retention:
                 break
         deleted = 0
         for conversation_id in sorted(old):
-            of_it = self.days_of(conversation_id)
-            if of_it is not None and (
-                conversation_id in idle[of_it] or await self._runs.record(conversation_id) is None
-            ):
-                deleted += await self._delete(conversation_id, logs.get(conversation_id, ()), before[of_it])
+            of_it = _days_of(config, conversation_id)
+            with _skipping(conversation_id):
+                if of_it is not None and (
+                    conversation_id in idle[of_it] or await self._runs.record(conversation_id) is None
+                ):
+                    deleted += await self._delete(conversation_id, logs.get(conversation_id, ()), before[of_it])
         if deleted:
             log.info("retention.deleted", conversations=deleted)
             self._record("retention.deleted", conversations=deleted)
 
     def days_of(self, place: str) -> int | None:
         """Return for how many days a conversation or channel (`team:channel…`) is kept; `None`: for ever."""
-        return self.config.channels.get(_channel(place), self.config.days)
+        return _days_of(self.config, place)
 
     async def _delete(self, conversation_id: str, keys: Sequence[Key], before_s: float) -> bool:
-        """Delete a conversation unless it is in use or its logs are newer; return whether it was deleted."""
+        """Delete a conversation unless it is in use or its logs are newer; return whether it was deleted.
+
+        Raises:
+            LeaseLost: another process has claimed it; the rest of it is kept.
+        """
         if any([await self._written_s(key) >= before_s for key in keys]):
             return False
         if await are_workers_at_work(self._runs, conversation_id):  # they use its files
@@ -118,9 +125,24 @@ class Retention:
         return found.tree.head.written if found is not None else 0.0
 
 
+@contextmanager
+def _skipping(conversation_id: str) -> Iterator[None]:
+    """Skip a conversation that another process has claimed, or that is damaged."""
+    try:
+        yield
+    except LeaseLost:
+        return
+    except DamagedLog as e:
+        log.warning("conversation.damaged", conversation=conversation_id, problem=str(e))
+
+
 def _root(key: Key) -> str:
     """Return the conversation of a log: that of the people, if an agent asks another one there."""
     return key.conversation_id.partition("/")[0]
+
+
+def _days_of(config: RetentionConfig, place: str) -> int | None:
+    return config.channels.get(_channel(place), config.days)
 
 
 def _channel(conversation_id: str) -> str:

@@ -155,4 +155,4 @@ async def erase(access: StoreAccess, user: str, yes: bool) -> None:
     where = counted(len(done.conversations), "conversation")
     click.echo(f"Erased {counted(done.messages, 'message')} of {user} in {where}.\n{_LEFT}")
     if done.kept:
-        raise click.ClickException("\n".join(f"{place}: {why}." for place, why in done.kept.items()))
+        raise click.ClickException("\n".join(f"{place}: {why.rstrip('.')}." for place, why in done.kept.items()))

@@ -42,6 +42,8 @@ async def expiring(*stores: ExpiringStore) -> AsyncIterator[None]:
                     await store.delete_expired()
                 except StoreError as e:
                     log.warning("store.expiry_failed", problem=str(e))
+                except Exception as e:
+                    log.exception("store.expiry_failed", problem=repr(e))
 
     async with _in_background(expire()):
         yield

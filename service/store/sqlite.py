@@ -200,13 +200,14 @@ class SqliteRunStore:
     def claim(self, file: sqlite3.Connection, conversation_id: str, owner: str, lease_s: float) -> Claim | None:
         now = self._clock()
         number, _, held_seq, token, current, until, _ = _found(file, conversation_id, now)
-        if current not in (None, owner) and until > now:
-            return None
-        # Time-based, so that tokens keep increasing if the conversation is deleted and recreated.
-        token = max(token + 1, int(now * 1_000_000))
-        ((run, stopped_s),) = file.execute(_CLAIM, (token, owner, now + lease_s, now + lease_s, number)).fetchall()
-        posts = dict(file.execute(_POSTS, (number,)).fetchall())
-        return claim_of(token, run, posts, held_seq, stopped_s, file.execute(_WAITING, (number, 0)))
+        with readable(conversation_id):
+            if current not in (None, owner) and until > now:
+                return None
+            # Time-based, so that tokens keep increasing if the conversation is deleted and recreated.
+            token = max(token + 1, int(now * 1_000_000))
+            ((run, stopped_s),) = file.execute(_CLAIM, (token, owner, now + lease_s, now + lease_s, number)).fetchall()
+            posts = dict(file.execute(_POSTS, (number,)).fetchall())
+            return claim_of(token, run, posts, held_seq, stopped_s, file.execute(_WAITING, (number, 0)))
 
     @via(Database.write)
     def renew(self, file: sqlite3.Connection, conversation_id: str, token: int, lease_s: float) -> int:
@@ -235,7 +236,8 @@ class SqliteRunStore:
     @via(Database.read)
     def fetch(self, file: sqlite3.Connection, conversation_id: str, token: int, after: int) -> tuple[InboxEntry, ...]:
         number, _ = _owned(file, conversation_id, token)
-        return tuple(map(entry_of, file.execute(_WAITING, (number, after)).fetchall()))
+        with readable(conversation_id):
+            return tuple(map(entry_of, file.execute(_WAITING, (number, after)).fetchall()))
 
     @via(Database.write)
     def write(self, file: sqlite3.Connection, conversation_id: str, token: int, changes: StateChanges) -> None:

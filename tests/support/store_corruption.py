@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import sqlite3
 from collections.abc import Iterator
-from contextlib import aclosing
+from contextlib import aclosing, closing
 from pathlib import Path
 
+from redis import Redis
 from redis_server import RedisServer
 
 from connector.protocols import InboxEntry, StateChanges
@@ -13,6 +15,7 @@ from orchestrator_interactive.interactions import InteractionStack
 from orchestrator_interactive.interactions.rows import states_of
 from orchestrator_interactive.interactions.states import AssistantMessageState
 from orchestrator_interactive.interactions.stores import open_store
+from orchestrator_interactive.storage.sqlite import sqlite_path
 from orchestrator_interactive.transcript.rows import user_row
 from service.store import open_run_store
 
@@ -33,6 +36,20 @@ async def populate(url: str) -> None:
         )
         await runs.write(HERE, claim.token, changes)
         await runs.release(HERE, claim.token, None)
+
+
+def damage_inbox(url: str, conversation_id: str) -> None:
+    """Make the inbox of a conversation unreadable."""
+    if url.startswith("redis"):
+        with Redis.from_url(url) as server:
+            server.hset(f"runs:{{{conversation_id}}}", "held_seq", b"\xff")
+        return
+    with closing(sqlite3.connect(sqlite_path(url), isolation_level=None)) as file:
+        file.execute(
+            """UPDATE run_entries SET id = CAST(? AS TEXT), "end" = NULL
+                WHERE conversation = (SELECT id FROM run_conversations WHERE conversation = ?)""",
+            (b"\xff", conversation_id),
+        )
 
 
 def corrupted_files(path: Path) -> Iterator[tuple[str, bytes]]:

@@ -12,6 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from redis import Redis
 from service_process import run_command
+from store_corruption import damage_inbox
 
 from connector.protocols import InboxEntry, StateChanges, Worker
 from orchestrator_interactive.interactions import InteractionStack
@@ -212,6 +213,20 @@ async def test_a_conversation_in_use_is_left_and_named(opened, kind):
         await stored.runs.release(HERE, claim.token, None)
         assert "unfinished" in (await erase(ANA.id, stored.logs, stored.runs)).kept[HERE]
         assert await stored.texts(ANA) == [("mine", "pending")]
+
+
+@pytest.mark.parametrize("kind", ["sqlite", "redis"])
+async def test_a_damaged_conversation_is_named_and_the_others_are_erased(opened, kind):
+    store = opened(kind)
+    async with store as stored:
+        for number, place in enumerate(("T:C:1.0", "T:C:2.0", "T:C:3.0")):
+            await stored.wait(ANA, "mine", number, place)
+        damage_inbox(store.url, "T:C:2.0")
+        assert await stored.texts(ANA) == [("mine", "pending")] * 2
+        done = await erase(ANA.id, stored.logs, stored.runs)
+        assert (done.messages, list(done.kept)) == (2, ["T:C:2.0"])
+        assert "T:C:2.0 is damaged: restore it from a backup" in done.kept["T:C:2.0"]
+        assert await stored.texts(ANA) == []
 
 
 async def test_a_service_goes_on_after_the_erasure_of_a_person(  # noqa: PLR0917 - fixtures

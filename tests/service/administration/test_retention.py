@@ -5,6 +5,7 @@ from contextlib import aclosing
 from dataclasses import asdict, replace
 
 import pytest
+from store_corruption import damage_inbox
 from structlog.testing import capture_logs
 
 from connector.protocols import InboxEntry, StateChanges, Worker
@@ -16,6 +17,21 @@ from service.sessions.workspaces import Workspaces
 from service.store import open_log_store, open_run_store
 
 DAY_S = 86_400.0
+
+
+class Interleaved:
+    """A log store that does a step before each log is read."""
+
+    def __init__(self, store, step):
+        self._store = store
+        self._step = step
+
+    def __getattr__(self, name):
+        return getattr(self._store, name)
+
+    async def load(self, key):
+        await self._step(key)
+        return await self._store.load(key)
 
 
 class Stored:
@@ -50,11 +66,14 @@ class Stored:
             logs | set(await self.runs.conversations()) | {each.name for each in self.workspaces._config.root.iterdir()}
         )
 
-    async def after(self, passed_days, **config):
+    async def after(self, passed_days, step=None, **config):
+        """Let the time pass and delete; `step(retention, key)` runs before each log is read."""
+
         def record(kind, **fields):
             self.audited.append((kind, fields))
 
-        retention = Retention(RetentionConfig(**config), self.runs, self.logs, self.workspaces, record)
+        logs = self.logs if step is None else Interleaved(self.logs, lambda key: step(retention, key))
+        retention = Retention(RetentionConfig(**config), self.runs, logs, self.workspaces, record)
         await retention.delete_expired(time.time() + passed_days * DAY_S)
         return sorted({each.replace("-", ":").partition("/")[0] for each in await self.left()})
 
@@ -110,3 +129,22 @@ async def test_the_workers_of_a_thread_go_with_it_and_keep_its_files_while_they_
     await stored.runs.put_document(f"workers:{thread}", at_work.id, asdict(replace(at_work, ended_s=3.0)))
     assert await stored.after(100, days=30) == [place]
     assert await stored.runs.documents(f"workers:{thread}") == {}
+
+
+async def test_a_pass_uses_one_configuration(stored):
+    await stored.add("T:C:1.0")
+    await stored.add("T:C:2.0")
+
+    async def reload(retention, _):
+        retention.config = RetentionConfig(days=30)
+
+    assert await stored.after(100, reload, days=90) == []
+
+
+async def test_a_damaged_conversation_does_not_keep_the_others(stored, url):
+    for each in ("T:C:1.0", "T:C:2.0"):
+        await stored.add(each)
+    damage_inbox(url, "T:C:1.0")
+    with capture_logs() as lines:
+        assert await stored.after(30, days=1) == ["T:C:1.0"]
+    assert [line["conversation"] for line in lines if line["event"] == "conversation.damaged"] == ["T:C:1.0"]

@@ -59,11 +59,12 @@ class Store:
 
 @in_virtual_time
 async def test_each_store_is_tidied_about_hourly_even_if_another_one_fails():
-    away, there = Store(StoreUnavailable("It is away.")), Store()
+    away, faulty, there = Store(StoreUnavailable("It is away.")), Store(KeyError("days")), Store()
     with capture_logs() as lines:
-        async with expiring(away, there):
+        async with expiring(away, faulty, there):
             await asyncio.sleep(10 * 3600)
-    assert 6 <= there.tidied == away.tidied <= 20
-    assert {line["problem"] for line in lines if line["event"] == "store.expiry_failed"} == {"It is away."}
+    assert 6 <= there.tidied == away.tidied == faulty.tidied <= 20
+    problems = {line["problem"] for line in lines if line["event"] == "store.expiry_failed"}
+    assert problems == {"It is away.", "KeyError('days')"}
     await asyncio.sleep(10 * 3600)
     assert there.tidied <= 20

@@ -14,6 +14,7 @@ from run_store_cases import LONG_S, T1, C, D, admitted, entry, is_lost, names_of
 
 from connector.protocols import StateChanges
 from orchestrator_interactive.interactions import InteractionStack
+from orchestrator_interactive.interactions.errors import DamagedLog
 from orchestrator_interactive.interactions.records import Key
 from orchestrator_interactive.interactions.states import UserMessageState
 from orchestrator_interactive.interactions.stores import open_store
@@ -260,5 +261,5 @@ async def test_a_name_or_text_that_is_not_utf8_hides_nothing_else(store, file):
     assert await store.documents("rules") == {"c": {"value": "c"}}
     with file() as other:
         other.execute("UPDATE run_entries SET id = CAST(? AS TEXT)", (invalid,))
-    with pytest.raises(StoreError, match="it is damaged"):
+    with pytest.raises(DamagedLog):
         await store.claim(D, "b", LONG_S)
