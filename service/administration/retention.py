@@ -108,11 +108,14 @@ class Retention:
         if not is_kept:
             with suppress(WriteConflict):
                 for key in keys:
+                    await self._runs.renew(conversation_id, claim.token, _LEASE_S)
+                    await self._logs.fence(key, claim.token)
                     if (found := await self._logs.load(key)) is not None:
-                        await self._logs.remove(key, found.version)
-            await self._workspaces.remove(conversation_id)
+                        await self._logs.remove(key, found.version, claim.token)
+            await self._runs.renew(conversation_id, claim.token, _LEASE_S)
             if thread_of(conversation_id) == conversation_id:
                 await forget_workers(self._runs, conversation_id)
+            await self._workspaces.remove(conversation_id)
         await self._runs.release(conversation_id, claim.token, None)
         return not is_kept and await self._runs.forget(conversation_id)
 

@@ -6,6 +6,7 @@ import asyncio
 import errno
 import os
 import re
+import secrets
 import shutil
 import stat
 import tempfile
@@ -30,8 +31,9 @@ log = structlog.get_logger(__name__)
 
 # Accessible to the service's user only.
 _PRIVATE = 0o700
-# Prefix of an incomplete copy of the template, followed by 8 characters. A killed process leaves it behind.
-_COPY = ".new-"
+# Prefix of a folder that is being copied from the template, or deleted, followed by 8 characters. A killed process
+# leaves it behind.
+_INCOMPLETE = ".new-"
 
 
 class WorkspaceTemplateTooLarge(OSError):  # noqa: N818 - a fact about the template
@@ -91,10 +93,12 @@ class Workspaces:
             raise
 
     async def remove(self, conversation_id: str) -> None:
-        """Delete the conversation's folder, if there is one and it is not that of a worker's thread."""
-        if thread_of(conversation_id) != conversation_id:
-            return
-        await asyncio.to_thread(shutil.rmtree, self.folder(conversation_id), ignore_errors=True)
+        """Delete the conversation's folder, if there is one and it is not that of a worker's thread.
+
+        A run that begins before all files are deleted gets a new folder.
+        """
+        if thread_of(conversation_id) == conversation_id:
+            await asyncio.to_thread(_remove, self.folder(conversation_id))
 
     def _check(self, creates: bool) -> None:
         root, template = self._config.root, self._config.template
@@ -123,7 +127,7 @@ class Workspaces:
                 f"workspace.root: {root} is not writable: {e.strerror}. "
                 "Give the service write access, or choose another folder."
             ) from e
-        _remove_old_copies(root)
+        _remove_left_behind(root)
         for folder in (root, *(path for path in root.iterdir() if path.is_dir() and not path.is_symlink())):
             _make_private(folder)
 
@@ -138,7 +142,7 @@ class Workspaces:
         entries = template_entries(self._config)
         if problem := excess(self._config, entries):
             raise WorkspaceTemplateTooLarge(problem)
-        _remove_old_copies(folder.parent)
+        _remove_left_behind(folder.parent)
         needed = sum(entry.size_bytes for entry in entries)
         if free_bytes(folder.parent) - needed < self._config.reserve_mb * MB:
             raise NoRoom(f"A copy of {template} needs {needed:,} bytes and would leave less than workspace.reserve_mb.")
@@ -175,16 +179,23 @@ def _make_private(folder: Path) -> None:
         log.warning("workspace.readable_by_others", folder=str(folder), problem=e.strerror)
 
 
-def _remove_old_copies(root: Path) -> None:
-    for copy in root.glob(f"{_COPY}{'?' * 8}"):
+def _remove(folder: Path) -> None:
+    old = folder.with_name(f"{_INCOMPLETE}{secrets.token_hex(4)}")
+    with suppress(OSError):
+        folder.rename(old)
+        shutil.rmtree(old, ignore_errors=True)
+
+
+def _remove_left_behind(root: Path) -> None:
+    for folder in root.glob(f"{_INCOMPLETE}{'?' * 8}"):
         with suppress(FileNotFoundError):  # another process has removed it
-            if is_left_behind(copy):
-                shutil.rmtree(copy, ignore_errors=True)
+            if is_left_behind(folder):
+                shutil.rmtree(folder, ignore_errors=True)
 
 
 def _copy_whole(template: Path, folder: Path) -> None:
     """Copy to a temporary sibling folder and rename it, so that an interrupted copy is never used."""
-    copy = Path(tempfile.mkdtemp(prefix=_COPY, dir=folder.parent))
+    copy = Path(tempfile.mkdtemp(prefix=_INCOMPLETE, dir=folder.parent))
     try:
         _copy_entries(template, copy)
         copy.rename(folder)

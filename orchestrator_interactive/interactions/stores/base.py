@@ -97,11 +97,11 @@ class LogStore(Protocol):
         """Return the keys of all logs, the most recently written first; ties are ordered by ids."""
         ...
 
-    async def remove(self, key: Key, version: int) -> None:
-        """Delete a log with all its states.
+    async def remove(self, key: Key, version: int, fence: int | None = None) -> None:
+        """Delete a log with all its states; `fence` is the fencing token as in `Change`.
 
         Raises:
-            WriteConflict: the log has another version.
+            WriteConflict: the log has another version. Fenced if its fencing token is higher.
         """
         ...
 

@@ -25,8 +25,7 @@ class MemoryStore:
     async def commit(self, key: Key, change: Change) -> None:
         if self._last.get(key) == change.id:
             return
-        if change.fence is not None and self._fences.get(key, 0) > change.fence:
-            raise fenced(key)
+        self._refuse_fenced(key, change.fence)
         self._refuse_other(key, change.version)
         self._last[key] = change.id
         tree = change.tree or self._logs[key].tree
@@ -38,8 +37,7 @@ class MemoryStore:
                 nodes.pop((cut.segment, index), None)
 
     async def fence(self, key: Key, token: int) -> None:
-        if self._fences.get(key, 0) > token:
-            raise fenced(key)
+        self._refuse_fenced(key, token)
         self._fences[key] = token
 
     async def read(self, key: Key, segment: int, start: int, stop: int) -> list[Node]:
@@ -50,7 +48,8 @@ class MemoryStore:
         written = {key: log.tree.head.written for key, log in self._logs.items()}
         return sorted(written, key=lambda key: (-written[key], key.conversation_id, key.agent_id))
 
-    async def remove(self, key: Key, version: int) -> None:
+    async def remove(self, key: Key, version: int, fence: int | None = None) -> None:
+        self._refuse_fenced(key, fence)
         self._refuse_other(key, version)
         for stored in (self._logs, self._nodes, self._last):
             stored.pop(key, None)
@@ -70,6 +69,10 @@ class MemoryStore:
 
     async def aclose(self) -> None:
         """Do nothing: there are no connections."""
+
+    def _refuse_fenced(self, key: Key, token: int | None) -> None:
+        if token is not None and self._fences.get(key, 0) > token:
+            raise fenced(key)
 
     def _refuse_other(self, key: Key, version: int) -> None:
         log = self._logs.get(key)

@@ -91,11 +91,15 @@ return 2
 """)
 
 # KEYS: the log; a key that stores the id of the removal for a minute. ARGV: expected version; id; seconds to keep the
-# fence. Returns 1, or 0 if the log has another version.
+# fence; fencing token, blank for no check. Returns what `_COMMIT` does.
 _REMOVE = RedisScript("""
 local found = redis.call('HMGET', KEYS[1], 'version', 'fence')
-if (found[1] or '0') ~= ARGV[1] then
-    return redis.call('GET', KEYS[2]) == ARGV[2] and 1 or 0
+local is_fenced = tonumber(found[2] or '0') > (tonumber(ARGV[4]) or math.huge)
+if (found[1] or '0') ~= ARGV[1] or is_fenced then
+    if redis.call('GET', KEYS[2]) == ARGV[2] then
+        return 1
+    end
+    return is_fenced and -1 or 0
 end
 redis.call('UNLINK', KEYS[1])
 if found[2] then
@@ -165,12 +169,13 @@ class RedisStore:
         keys = {key: when for path, when in written.items() if (key := _key_of(path)) is not None}
         return sorted(keys, key=lambda key: (-keys[key], key.conversation_id, key.agent_id))
 
-    async def remove(self, key: Key, version: int) -> None:
+    async def remove(self, key: Key, version: int, fence: int | None = None) -> None:
         await self._client.wait_for_detached(key.path)
         place = _place(key.path)
-        arguments = [version, secrets.token_hex(8), _FENCE_S]
-        if not await self._client.run(_REMOVE, [place, place + b":removed"], arguments, doubt=_REMOVE_DOUBT):
-            raise conflict(key)
+        arguments = [version, secrets.token_hex(8), _FENCE_S, "" if fence is None else fence]
+        done = await self._client.run(_REMOVE, [place, place + b":removed"], arguments, doubt=_REMOVE_DOUBT)
+        if done != 1:
+            raise conflict(key) if done == 0 else fenced(key)
 
     async def save_agent(self, agent_id: str, config: str) -> None:
         refuse_broken_text(agent_id, config)

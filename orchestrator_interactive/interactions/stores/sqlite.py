@@ -92,8 +92,10 @@ class SqliteStore:
         return [Key(*ids) for ids in rows if all(isinstance(each, str) and each for each in ids)]
 
     @via(Database.write_in_thread)
-    def remove(self, file: sqlite3.Connection, key: Key, version: int) -> None:
-        log, now, _, _ = file.execute(_FIND, (key.conversation_id, key.agent_id)).fetchone()
+    def remove(self, file: sqlite3.Connection, key: Key, version: int, fence: int | None = None) -> None:
+        log, now, _, highest = file.execute(_FIND, (key.conversation_id, key.agent_id)).fetchone()
+        if fence is not None and highest > fence:
+            raise fenced(key)
         if now != version:
             raise conflict(key)
         file.execute("DELETE FROM logs WHERE id = ?", (log,))

@@ -10,6 +10,7 @@ from structlog.testing import capture_logs
 
 from connector.protocols import InboxEntry, StateChanges, Worker
 from orchestrator_interactive.interactions import InteractionStack
+from orchestrator_interactive.interactions.records import Key
 from orchestrator_interactive.interactions.states import AssistantMessageState, UserMessageState
 from service.administration.retention import Retention
 from service.config.config import RetentionConfig, WorkspaceConfig
@@ -139,6 +140,22 @@ async def test_a_pass_uses_one_configuration(stored):
         retention.config = RetentionConfig(days=30)
 
     assert await stored.after(100, reload, days=90) == []
+
+
+async def test_a_conversation_that_another_process_takes_over_keeps_the_rest(stored):
+    names = ["T:C:1.0", "T:C:2.0", "T:C:3.0"]
+    for each in names:
+        await stored.add(each, agents=("alpha", "beta"))
+
+    async def take_over(_, key):
+        record = await stored.runs.record(key.conversation_id)
+        if key == Key("T:C:2.0", "alpha") and record.is_owned:
+            claim = await stored.runs.claim(key.conversation_id, record.owner, 10)  # the lease of that pass is over
+            await stored.logs.fence(key, claim.token)
+
+    assert await stored.after(30, take_over, days=1) == ["T:C:2.0"]
+    assert await stored.logs.keys() == [Key("T:C:2.0", "alpha")]
+    assert stored.workspaces.folder("T:C:2.0").is_dir()
 
 
 async def test_a_damaged_conversation_does_not_keep_the_others(stored, url):

@@ -136,6 +136,21 @@ async def test_old_interrupted_copies_of_the_template_are_removed(tmp_path, conf
         assert not old.exists()
 
 
+async def test_a_deleted_folder_is_never_seen_with_a_part_of_its_files(config, template):
+    workspaces = Workspaces(config(template=template))
+    await workspaces.prepare(HERE)
+    folder = workspaces.folder(HERE)
+    for number in range(2000):
+        (folder / f"{number}.md").touch()
+    with os.scandir(folder) as entries:
+        first = folder / next(entries).name
+    deleting = asyncio.create_task(workspaces.remove(HERE))
+    while not deleting.done():
+        await asyncio.sleep(0)
+        assert first.exists() or not folder.exists()
+    assert list(folder.parent.iterdir()) == []
+
+
 async def test_the_copy_of_the_template_counts_towards_the_quota_in_the_file(tmp_path, start, template, model):
     (template / "large.bin").write_bytes(b"x" * (MB - 100))
     path = tmp_path / "agents.yaml"

@@ -96,7 +96,11 @@ async def test_a_writer_with_a_token_below_the_fence_writes_nothing(store):
     await store.fence(KEY, 1_795_289_712_296_355)
     with pytest.raises(Fenced):
         await store.commit(KEY, Change(3, 4, 1000.0, nodes=states(3, 4), fence=1_795_289_712_296_354))
+    with pytest.raises(Fenced):
+        await store.remove(KEY, 3, fence=1_795_289_712_296_354)
     assert await indices(store, KEY) == [0, 1, 2]
+    await store.remove(KEY, 3, fence=1_795_289_712_296_355)
+    assert await store.load(KEY) is None
 
 
 async def test_a_fence_exists_before_and_after_its_log(store):
