@@ -136,8 +136,7 @@ class StoredInstallations(AsyncInstallationStore):
                 pass
             else:
                 return  # it was installed again
-            if await self._replace(installation_id, document, {**document, "sealed": ""}):
-                await self.remove(installation_id)
+            await self._delete(installation_id, document)
 
     async def drained(self) -> None:
         """Wait until the renewals at work are stored."""
@@ -182,8 +181,7 @@ class StoredInstallations(AsyncInstallationStore):
 
     async def remove(self, installation_id: str) -> bool:
         """Remove an installation with its tokens; return whether it existed."""
-        self._read = (-math.inf, {})
-        return await self._retry.call(lambda: self._store.delete_document(_INSTALLATIONS, installation_id))
+        return await self._delete(installation_id)
 
     # For the OAuth flow
 
@@ -224,6 +222,10 @@ class StoredInstallations(AsyncInstallationStore):
     async def _replace(self, name: str, known: Mapping[str, Any], data: Mapping[str, Any]) -> bool:
         self._read = (-math.inf, {})
         return await self._retry.call(lambda: self._store.replace_document(_INSTALLATIONS, name, known, data))
+
+    async def _delete(self, name: str, known: Mapping[str, Any] | None = None) -> bool:
+        self._read = (-math.inf, {})
+        return await self._retry.call(lambda: self._store.delete_document(_INSTALLATIONS, name, known))
 
 
 class StoredStates(AsyncOAuthStateStore):

@@ -281,8 +281,8 @@ class RunStore(Protocol):
         """Return the readable documents of a collection by name, the latest first."""
         ...
 
-    async def delete_document(self, collection: str, name: str) -> bool:
-        """Delete a document; return whether it existed."""
+    async def delete_document(self, collection: str, name: str, known: Mapping[str, Any] | None = None) -> bool:
+        """Delete a document, only exactly the known one if there is one; return whether it existed."""
         ...
 
     async def aclose(self) -> None:

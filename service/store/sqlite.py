@@ -131,7 +131,8 @@ _ADD_DOCUMENT = """INSERT INTO run_documents (collection, name, data) VALUES (?,
 _DOCUMENTS = "SELECT name, data FROM run_documents WHERE collection = ? ORDER BY number DESC"
 _TRIM_DOCUMENTS = """DELETE FROM run_documents WHERE number IN (
     SELECT number FROM run_documents WHERE collection = ? ORDER BY number DESC LIMIT -1 OFFSET ?)"""
-_DELETE_DOCUMENT = "DELETE FROM run_documents WHERE collection = ? AND name = ? RETURNING number"
+_DELETE_DOCUMENT = """DELETE FROM run_documents WHERE collection = ? AND name = ? AND data = coalesce(?, data)
+    RETURNING number"""
 _DELETE_UNUSED_FENCES = """DELETE FROM fences WHERE NOT EXISTS (
     SELECT 1 FROM logs WHERE logs.conversation = fences.conversation AND logs.agent = fences.agent)"""
 
@@ -365,8 +366,11 @@ class SqliteRunStore:
         return documents_in(file, collection)
 
     @via(Database.write)
-    def delete_document(self, file: sqlite3.Connection, collection: str, name: str) -> bool:
-        return bool(file.execute(_DELETE_DOCUMENT, (collection, name)).fetchall())
+    def delete_document(
+        self, file: sqlite3.Connection, collection: str, name: str, known: Mapping[str, Any] | None = None
+    ) -> bool:
+        arguments = (collection, name, None if known is None else as_json(known))
+        return bool(file.execute(_DELETE_DOCUMENT, arguments).fetchall())
 
     async def aclose(self) -> None:
         """Close the file after pending writes, and release the lock."""

@@ -355,7 +355,7 @@ async def documents_are_replaced_by_name_and_listed_the_latest_first(store: RunS
 
 
 @_case
-async def a_document_is_replaced_only_if_it_is_the_known_one(store: RunStore) -> None:
+async def a_document_is_replaced_or_deleted_only_if_it_is_the_known_one(store: RunStore) -> None:
     first, second, third = ({"value": value, "text": "ü"} for value in (1, 2.5, 3))
     assert not await store.replace_document("rules", "a", first, second)
     assert await store.documents("rules") == {}
@@ -367,6 +367,10 @@ async def a_document_is_replaced_only_if_it_is_the_known_one(store: RunStore) ->
     assert not await store.replace_document("rules", "a", {}, third)
     assert await store.replace_document("rules", "b", {}, third)
     assert await store.documents("rules") == {"b": third, "a": second}
+    assert not await store.delete_document("rules", "a", first)
+    assert await store.delete_document("rules", "a", second)
+    assert not await store.delete_document("rules", "a", second)
+    assert await store.documents("rules") == {"b": third}
 
 
 @_case

@@ -383,8 +383,11 @@ end
 return found
 """)
 
-# KEYS: as before. ARGV: a name. Returns the number of deleted documents.
+# KEYS: as before. ARGV: a name, and perhaps the known data of the document. Returns the number of deleted documents.
 DELETE_DOCUMENT = RedisScript("""
+if ARGV[2] and redis.call('HGET', KEYS[1], ARGV[1]) ~= ARGV[2] then
+    return 0
+end
 redis.call('ZREM', KEYS[2], ARGV[1])
 return redis.call('HDEL', KEYS[1], ARGV[1])
 """)

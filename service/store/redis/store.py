@@ -216,8 +216,9 @@ class RedisRunStore(RedisIndex):
         found = await self._client.run(scripts.DOCUMENTS, _of_documents(collection), [])
         return documents_of((_text(name), data) for name, data in _paired(found).items())
 
-    async def delete_document(self, collection: str, name: str) -> bool:
-        return bool(await self._client.run(scripts.DELETE_DOCUMENT, _of_documents(collection), [name]))
+    async def delete_document(self, collection: str, name: str, known: Mapping[str, Any] | None = None) -> bool:
+        arguments = [name] if known is None else [name, as_json(known)]
+        return bool(await self._client.run(scripts.DELETE_DOCUMENT, _of_documents(collection), arguments))
 
     async def record(self, conversation_id: str) -> ConversationRecord | None:
         await self._client.wait_for_detached(conversation_id)

@@ -53,7 +53,7 @@ async def store(url):
 async def replica(slack, store, clock):
     """Create the installations of one more replica."""
 
-    def replica(keys=None, *, renews=True):
+    def replica(keys=None, *, renews=True, store=store):
         client = Client("1.2", "s3cret") if renews else None
         web = AsyncWebClient(base_url=slack.api_url)
         vault = Vault(keys or {"k1": OLD})
@@ -63,22 +63,46 @@ async def replica(slack, store, clock):
 
 
 @pytest.fixture
-async def stored(replica, slack, clock):
-    """A replica with an installation in the first workspace."""
-    stored, web = replica(), AsyncWebClient(base_url=slack.api_url)
-    code = await code_of(slack, slack.team_id, RETURN)
-    answer = await web.oauth_v2_access(client_id="1.2", client_secret="s3cret", code=code, redirect_uri=RETURN)
-    await stored.async_save(
-        SlackInstallation(
-            user_id=slack.person("ana").id,
-            team_id=slack.team_id,
-            team_name="Playground",
-            bot_token=answer["access_token"],
-            bot_refresh_token=answer["refresh_token"],
-            bot_token_expires_at=int(clock.now_s) + answer["expires_in"],
+def install(slack, clock):
+    """Install the app in the first workspace, as the page of a replica does."""
+
+    async def install(stored):
+        web, code = AsyncWebClient(base_url=slack.api_url), await code_of(slack, slack.team_id, RETURN)
+        answer = await web.oauth_v2_access(client_id="1.2", client_secret="s3cret", code=code, redirect_uri=RETURN)
+        await stored.async_save(
+            SlackInstallation(
+                user_id=slack.person("ana").id,
+                team_id=slack.team_id,
+                team_name="Playground",
+                bot_token=answer["access_token"],
+                bot_refresh_token=answer["refresh_token"],
+                bot_token_expires_at=int(clock.now_s) + answer["expires_in"],
+            )
         )
-    )
+
+    return install
+
+
+@pytest.fixture
+async def stored(replica, install):
+    """A replica with an installation in the first workspace."""
+    await install(stored := replica())
     return stored
+
+
+class SlowToDelete:
+    """A store in which something happens just before a document is deleted."""
+
+    def __init__(self, store, before):
+        self._store = store
+        self._before = before
+
+    def __getattr__(self, name):
+        return getattr(self._store, name)
+
+    async def delete_document(self, *arguments):
+        await self._before()
+        return await self._store.delete_document(*arguments)
 
 
 async def is_valid(slack, token) -> bool:
@@ -160,6 +184,16 @@ async def test_an_end_removes_an_installation_whose_token_slack_refuses(stored, 
     with pytest.raises(NotInstalled):
         await stored.token(slack.team_id)
     await stored.end(slack.team_id)
+
+
+async def test_an_installation_that_is_made_again_during_the_end_of_the_earlier_one_stays(  # noqa: PLR0917 - fixtures
+    stored, replica, install, store, slack, clock
+):
+    slack.uninstall()
+    other = replica(store=SlowToDelete(store, lambda: install(stored)))
+    await other.end(slack.team_id)
+    assert list(await other.all()) == [Installation(slack.team_id)]
+    assert await is_valid(slack, await other.token(slack.team_id))
 
 
 async def test_a_command_renews_no_token(stored, replica, slack, clock):

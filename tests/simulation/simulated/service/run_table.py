@@ -97,8 +97,9 @@ class RunTable:
     def documents(self, collection: str) -> dict[str, dict[str, Any]]:
         return dict(reversed(self.collections[collection].items()))
 
-    def delete_document(self, collection: str, name: str) -> bool:
-        return self.collections[collection].pop(name, None) is not None
+    def delete_document(self, collection: str, name: str, known: Mapping[str, Any] | None = None) -> bool:
+        documents = self.collections[collection]
+        return known in (None, documents.get(name)) and documents.pop(name, None) is not None
 
     def thread_of(self, conversation_id: str) -> ThreadFacts:
         found = self.conversations.get(conversation_id, Conversation())
