@@ -7,10 +7,9 @@ from typing import TYPE_CHECKING
 
 import aiohttp
 import click
-from slack_sdk.errors import SlackApiError
-from slack_sdk.web.async_client import AsyncWebClient
 
 from connector.setup import NotInstalled
+from connector.slack_api.errors import SlackCallFailed
 from orchestrator_interactive.storage.retry import StoreRetryPolicy
 from service.cli.setup import NotUsable, config_option
 from service.cli.store_access import run_at, store_option
@@ -18,6 +17,7 @@ from service.config.config import Environment
 from service.config.config_errors import ConfigError
 from service.config.credentials import api_url, client_of
 from service.config.installations import INSTALL
+from service.doctor.slack_app import SlackProbe
 from service.installations.stored import StoredInstallations
 from service.store import inspect_run_store
 from service.tables import moment, table
@@ -72,14 +72,14 @@ def remove(config_path: Path | None, url: str | None, installation_id: str) -> N
 
     async def end(store_url: str, config: ServiceConfig) -> str:
         async with _open(store_url, config) as found:
-            try:
-                token = await found.token(installation_id)
-            except NotInstalled:
-                token = ""
-            problem = await _uninstalled(environment, token) if token else ""
-            # A service that hears of the end removes it, too.
-            if not await found.remove(installation_id) and not token:
+            if all(each.id != installation_id for each in await found.listed()):
                 raise NotUsable(f"There is no installation {installation_id!r}. `amplifier-slack workspaces list`.")
+            try:
+                problem = await _uninstalled(environment, await found.token(installation_id))
+            except NotInstalled:
+                problem = "its token cannot be decrypted"
+            # A service that hears of the end removes it, too.
+            await found.remove(installation_id)
             return problem
 
     problem = run_at(config_path, url, end)
@@ -92,13 +92,11 @@ async def _uninstalled(environment: Environment, token: str) -> str:
     """Uninstall the app in Slack; return the problem, if there is one."""
     client = client_of(environment)
     async with aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=_SLACK_WITHIN_S)) as http:
-        web = AsyncWebClient(token, base_url=api_url(environment), session=http, retry_handlers=[])
+        api = SlackProbe(api_url(environment), http)
         try:
-            await web.apps_uninstall(client_id=client.id, client_secret=client.secret)
-        except SlackApiError as e:
-            return str(e.response["error"])
-        except (OSError, TimeoutError, ValueError) as e:
-            return type(e).__name__
+            await api.call("apps.uninstall", token, client_id=client.id, client_secret=client.secret)
+        except SlackCallFailed as e:
+            return e.error
     return ""
 
 

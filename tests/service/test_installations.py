@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import signal
+from contextlib import aclosing
 
 import pytest
 from installing import calls, install
 from service_process import run_command, serving_with_agents
+from slack_sdk.oauth.installation_store import Installation
 
-from local_slack import Client, LocalSlack
+from local_slack import Client, DropBeforeCall, LocalSlack, ServerError
+from orchestrator_interactive.storage.retry import StoreRetryPolicy
+from service.installations.stored import StoredInstallations
+from service.store import open_run_store
+from service.vault import Vault
 
 FILE = """
 instances:
@@ -20,7 +26,7 @@ limits: {{runs: 50, runs_per_workspace: 1}}
 workspace: {{root: files}}
 store: sqlite:kept.db
 """
-KEY = "MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY="
+KEY, OTHER_KEY = "MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY=", "ZmVkY2JhOTg3NjU0MzIxMGZlZGNiYTk4NzY1NDMyMTA="
 
 
 @pytest.fixture
@@ -129,6 +135,31 @@ async def test_settings_limits_and_failures_of_a_workspace_are_its_own(serve, sl
         second.workspace.rules.refused_tokens.clear()
         await answered(slack, second)
         assert await service.ended(signal.SIGTERM) == 0
+
+
+@pytest.mark.parametrize(
+    ("fault", "key", "problem"),
+    [
+        (DropBeforeCall(), KEY, "no_answer"),
+        (ServerError(), KEY, "no_answer"),
+        (None, OTHER_KEY, "its token cannot be decrypted"),
+    ],
+    ids=["dropped", "not from slack", "other key"],
+)
+async def test_a_removal_that_slack_does_not_learn_of_deletes_the_tokens_and_says_what_to_do(  # noqa: PLR0917 - fixtures
+    slack, given, variables, tmp_path, fault, key, problem
+):
+    given()
+    async with aclosing(await open_run_store(variables["AMPLIFIER_SLACK_STORE"])) as store:
+        stored = StoredInstallations(store, StoreRetryPolicy(), Vault({"k1": key}), None, None)
+        await stored.async_save(Installation(user_id="U1", team_id=slack.team_id, bot_token=slack.bot_token))
+    if fault is not None:
+        slack.faults.next("apps.uninstall", fault)
+    removed = await command(variables, tmp_path, "workspaces", "remove", slack.team_id)
+    assert removed.code == 0, removed.output
+    assert f"Slack did not uninstall the app ({problem}). Remove it in Slack" in removed.output
+    listed = await command(variables, tmp_path, "workspaces", "list")
+    assert "There is no installation." in listed.output
 
 
 async def test_a_workspace_that_is_not_allowed_gets_nothing(serve, slack, public_url, given):
