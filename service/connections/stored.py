@@ -99,11 +99,16 @@ class StoredConnections:
         document = (await self._documents(collection)).get(name)
         if document is None or self._vault is None:
             return {"data": None}
+        place, vault = f"{collection}/{name}", self._vault
         try:
-            return {"data": self._vault.open(document["sealed"], f"{collection}/{name}")}
+            data = vault.open(document["sealed"], place)
         except Sealed as e:  # the person connects it again
             log.error("connection.unreadable", server=document["server"], error=str(e))  # noqa: TRY400 - no traceback
             return {"data": None}
+        if not vault.is_current(document["sealed"]):
+            again = {**document, "sealed": vault.seal(data, place)}
+            await self._retry.call(lambda: self._store.replace_document(collection, name, document, again))
+        return {"data": data}
 
     async def _save(self, key: Key, arguments: Mapping[str, Any]) -> Mapping[str, Any]:
         assert self._vault is not None  # noqa: S101 - the function exists only then

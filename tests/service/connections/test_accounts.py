@@ -370,8 +370,10 @@ async def test_a_new_key_decrypts_what_an_old_one_encrypted_and_a_missing_one_do
     await connected(house)
     old = house.config.keys["k1"].get_secret_value()
     load = {"server": f"work {house.server.base}/mcp", "person": "UADA"}
-    rotated, foreign = house.with_keys({"k2": new_key(), "k1": old}), house.with_keys({"k2": new_key()})
-    assert (await rotated.functions["credentials.load"](KEY, load))["data"]["tokens"]
+    new, foreign = new_key(), house.with_keys({"k2": new_key()})
+    for keys in ({"k1": old, "k2": new}, {"k2": new, "k1": old}, {"k2": new}):  # the use encrypts it anew
+        assert (await house.with_keys(keys).functions["credentials.load"](KEY, load))["data"]["tokens"]
+    house.connections = house.with_keys({"k2": new})
     assert (await foreign.functions["credentials.load"](KEY, load))["data"] is None
     assert (await house.connections.functions["credentials.load"](KEY, {**load, "person": "UBOB"}))["data"] is None
     assert (await house.connections.functions["credentials.load"](Key("T2:C:1", "a"), load))["data"] is None
