@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from contextlib import suppress
+import math
+from contextlib import AsyncExitStack, suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Self
 
@@ -44,6 +45,10 @@ _MOST_UNKNOWN = 1_000
 # How often the workspaces of an organisation are listed, and how long an event waits for the list.
 _LIST_EVERY_S, _LIST_WITHIN_S = 300.0, 2.0
 _RETRY = Backoff(1.0, 60.0, jitter=0.5)
+# A workspace that was open for a shorter time has failed again.
+_STABLE_S = 60.0
+# Workspaces that are being opened at once: each needs a connection to Slack.
+_OPENED_AT_ONCE = 50
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,6 +115,7 @@ class InstalledWorkspaces:
         self._listing: dict[str, asyncio.Task[None]] = {}
         self._unknown: LatestEntries[float] = LatestEntries(_MOST_UNKNOWN)
         self._looking = asyncio.Lock()
+        self._opening = asyncio.Semaphore(_OPENED_AT_ONCE)
         self._has_changed = asyncio.Event()
         self._watching: asyncio.Task[None] | None = None
 
@@ -248,13 +254,15 @@ class InstalledWorkspaces:
 
     async def _live(self, team: str, life: _Life) -> None:
         """Serve a workspace until its life is over."""
-        failures = 0
+        failures, now_s = 0, asyncio.get_running_loop().time
         try:
             while not life.over.is_set():
+                opened_s = math.inf
                 try:
-                    async with self._open_workspace(life.installation, team) as workspace:
-                        self.open[team] = workspace
-                        failures = 0
+                    async with AsyncExitStack() as stack:
+                        async with self._opening:
+                            workspace = await stack.enter_async_context(self._open_workspace(life.installation, team))
+                        self.open[team], opened_s = workspace, now_s()
                         await _first_of(life.over.wait(), workspace.closed())
                 except ConnectionRefused as e:
                     log.error("workspace.refused", team=team, problem=str(e))  # noqa: TRY400 - the message gives the reason
@@ -262,7 +270,7 @@ class InstalledWorkspaces:
                     log.exception("workspace.failed", team=team)
                 finally:
                     self.open.pop(team, None)
-                failures += 1
+                failures = 1 if now_s() - opened_s >= _STABLE_S else failures + 1
                 with suppress(TimeoutError):
                     async with asyncio.timeout(_RETRY.delay_s(failures)):
                         await life.over.wait()

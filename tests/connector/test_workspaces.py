@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from collections import Counter
 from contextlib import asynccontextmanager
 from types import SimpleNamespace
 
 import pytest
+from virtual_time import in_virtual_time
 
 from connector.inbound.dispatcher import DONE, NOT_NOW
 from connector.setup import ConnectionRefused, Installation
@@ -26,6 +28,8 @@ class Service:
         self.slow_lists: set[str] = set()
         self.received: list[str] = []
         self.opened: Counter[str] = Counter()
+        self.opening, self.most_opening = 0, 0
+        self.open_s = math.inf  # then Slack revokes the access
         self.ended: list[str] = []
         self.lists = 0
         self.changed = asyncio.Event()
@@ -48,8 +52,11 @@ class Service:
 
     @asynccontextmanager
     async def open(self, _, team):
+        self.opening += 1
+        self.most_opening = max(self.opening, self.most_opening)
         if team in self.slow_teams:
             await self.slow.wait()
+        self.opening -= 1
         if team in self.refused:
             raise ConnectionRefused("no")
 
@@ -60,7 +67,7 @@ class Service:
         self.opened[team] += 1
         self.changed.set()
         dispatcher = SimpleNamespace(receive=receive)
-        yield SimpleNamespace(dispatcher=dispatcher, closed=asyncio.Event().wait)
+        yield SimpleNamespace(dispatcher=dispatcher, closed=lambda: asyncio.sleep(self.open_s))
 
     async def until_open(self, spaces, *teams):
         async with asyncio.timeout(5):
@@ -131,3 +138,24 @@ async def test_an_end_does_not_wait_for_a_workspace_that_is_opening():
     async with asyncio.timeout(5):
         async with serve(service) as spaces:
             await service.until_open(spaces, "T2")
+
+
+async def test_a_start_opens_at_most_fifty_workspaces_at_once():
+    service = Service(*(Installation(f"T{number}") for number in range(120)))
+    service.slow_teams = teams = {each.team for each in service.present}
+    async with serve(service) as spaces:
+        while service.opening < 50:  # noqa: ASYNC110 - until no further one begins
+            await asyncio.sleep(0)
+        service.slow.set()
+        await service.until_open(spaces, *teams)
+    assert service.most_opening == 50
+
+
+@pytest.mark.parametrize(("open_s", "least", "most"), [(1.0, 59, 130), (90.0, 38, 41)])
+@in_virtual_time
+async def test_the_pauses_before_a_workspace_is_opened_again_grow_unless_it_was_open_for_a_minute(open_s, least, most):
+    service = Service(Installation("T1"))
+    service.open_s = open_s
+    async with serve(service):
+        await asyncio.sleep(3600)
+    assert least <= service.opened["T1"] <= most
