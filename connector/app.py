@@ -247,12 +247,13 @@ async def _installed(shared: _Shared, installations: Installations) -> AsyncIter
                     if not arguments["cursor"]:
                         return found
             except SlackCallFailed as e:
-                raise ConnectionRefused(f"Slack does not list the workspaces of the organisation ({e}).") from e
+                problem = f"Slack does not list the workspaces of the organisation {installation.id} ({e})."
+                raise ConnectionRefused(problem, e.error) from e
 
     @asynccontextmanager
     async def open_workspace(installation: Installation, team: str) -> AsyncIterator[Workspace]:
         client = shared.open_client(await token(installation))
-        identity = replace(await _identity(shared, client), team=team)
+        identity = replace(await _identity(shared, client, installation.id), team=team)
         async with _workspace(shared, client, identity) as workspace:
             keeping = asyncio.create_task(keep_token(installation, client, workspace))
             try:
@@ -272,14 +273,14 @@ async def _installed(shared: _Shared, installations: Installations) -> AsyncIter
         yield workspaces.open, workspaces.receive, workspaces.suspend
 
 
-async def _identity(shared: _Shared, client: AsyncWebClient) -> Identity:
-    """Check the token of a client, and return who the bot is.
+async def _identity(shared: _Shared, client: AsyncWebClient, installation_id: str = "") -> Identity:
+    """Check the token of a client, and return who the bot is; see `preflight`.
 
     Raises:
         ConnectionRefused: Slack does not accept the token, or cannot be reached.
     """
     async with RateLimiter("") as scheduler:
-        return await preflight(shared.access.api_url, SlackClient(client, scheduler))
+        return await preflight(shared.access.api_url, SlackClient(client, scheduler), installation_id)
 
 
 @asynccontextmanager

@@ -44,7 +44,15 @@ _MOST_PROMPTS = 4
 
 
 class ConnectionRefused(Exception):  # noqa: N818 - named after the event
-    """The service cannot be connected to Slack; the message names a remedy."""
+    """The service cannot be connected to Slack; the message names a remedy.
+
+    Attributes:
+        error: Slack's error code; blank: there is none.
+    """
+
+    def __init__(self, message: str, error: str = "") -> None:
+        super().__init__(message)
+        self.error = error
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,28 +138,37 @@ class Identity:
 
 @dataclass(frozen=True, slots=True)
 class _Token:
-    variable: str
-    prefix: str
-    page: str
+    name: str
+    remedy: str
 
 
-_BOT_TOKEN = _Token("SLACK_BOT_TOKEN", "xoxb-", "OAuth & Permissions")
-_APP_TOKEN = _Token("SLACK_APP_TOKEN", "xapp-", "Basic Information → App-Level Tokens, scope connections:write")
+_PAGE = "Find it on your app's page at api.slack.com/apps under"
+_BOT_TOKEN = _Token("SLACK_BOT_TOKEN", f"It begins with xoxb-. {_PAGE} OAuth & Permissions.")
+_APP_TOKEN = _Token(
+    "SLACK_APP_TOKEN",
+    f"It begins with xapp-. {_PAGE} Basic Information → App-Level Tokens, scope connections:write.",
+)
 
 
-async def preflight(api_url: str, bot: SlackClient) -> Identity:
+async def preflight(api_url: str, bot: SlackClient, installation_id: str = "") -> Identity:
     """Check the bot's token, and return the bot's identity.
+
+    `installation_id` is that of the token; blank: it is in the environment.
 
     Raises:
         ConnectionRefused: Slack cannot be reached, or does not accept the token.
     """
-    who = await _call(api_url, bot, "auth.test", _BOT_TOKEN)
+    kind = _BOT_TOKEN
+    if installation_id:
+        remedy = "Install the app there again, on the page /slack/install of the service."
+        kind = _Token(f"the token of the installation {installation_id}", remedy)
+    who = await _call(api_url, bot, "auth.test", kind)
     try:
         names = {"team_name": who.get("team", ""), "user_name": who.get("user", ""), "url": who.get("url", "")}
         names["enterprise"] = who.get("enterprise_id") or ""
         return Identity(who["team_id"], who["user_id"], who["bot_id"], **names)
     except KeyError as e:
-        raise ConnectionRefused(f"SLACK_BOT_TOKEN is not a bot's token: the answer of auth.test has no {e}.") from e
+        raise ConnectionRefused(f"The answer of auth.test has no {e}: {kind.name} is not a bot's token.") from e
 
 
 async def first_address(api_url: str, app: SlackClient) -> str:
@@ -173,13 +190,10 @@ async def _call(api_url: str, client: SlackClient, method: str, kind: _Token) ->
             ) from e
         if e.error not in _TOKEN_ERRORS:
             raise ConnectionRefused(
-                f"Slack refuses {kind.variable} ({e}). Ask an administrator of the workspace; "
+                f"Slack refuses {kind.name} ({e}). Ask an administrator of the workspace; "
                 "`amplifier-slack doctor` shows the details."
             ) from e
-        raise ConnectionRefused(
-            f"Slack does not accept {kind.variable} ({e.error}). "
-            f"It begins with {kind.prefix}. Find it on your app's page at api.slack.com/apps under {kind.page}."
-        ) from e
+        raise ConnectionRefused(f"Slack does not accept {kind.name} ({e.error}). {kind.remedy}", e.error) from e
 
 
 @dataclass(frozen=True, slots=True)
@@ -270,7 +284,18 @@ BOT_EVENTS = (
 # Of an app with installations. https://docs.slack.dev/reference/events/app_uninstalled and its neighbours
 UNINSTALLED, REVOKED = "app_uninstalled", "tokens_revoked"
 GRANTED, WITHDRAWN = "team_access_granted", "team_access_revoked"
-INSTALLATION_EVENTS = (UNINSTALLED, GRANTED, WITHDRAWN, REVOKED)
+INSTALLATION_EVENTS = (
+    MethodRequirement(
+        UNINSTALLED, "end an installation", "the tokens of an uninstalled app are deleted a day after its end"
+    ),
+    MethodRequirement(
+        GRANTED, "serve a workspace that an organisation adds", "a workspace that an organisation adds has to wait"
+    ),
+    MethodRequirement(
+        WITHDRAWN, "leave a workspace that an organisation removes", "a removed workspace is tried for five minutes"
+    ),
+    MethodRequirement(REVOKED, "end an installation", "revoked tokens are deleted a day later"),
+)
 
 _SHORTCUTS = (
     (FORK, "Fork from here", "Continue in a new thread, with the history up to here"),
@@ -307,7 +332,7 @@ def manifest(
     `return_url` is the page to which Slack returns after an installation; `None`: the app is of one workspace.
     """
     is_installed = return_url is not None
-    events = [each.name for each in BOT_EVENTS] + (list(INSTALLATION_EVENTS) if is_installed else [])
+    events = [each.name for each in (*BOT_EVENTS, *(INSTALLATION_EVENTS if is_installed else ()))]
     in_turn = dict.fromkeys(each for row in zip_longest(*prompts) for each in row if each is not None)
     suggested = [{"title": title, "message": message} for title, message in list(in_turn)[:_MOST_PROMPTS]]
     to_url = {} if request_url is None else {"request_url": request_url}

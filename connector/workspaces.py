@@ -49,6 +49,11 @@ _RETRY = Backoff(1.0, 60.0, jitter=0.5)
 _STABLE_S = 60.0
 # Workspaces that are being opened at once: each needs a connection to Slack.
 _OPENED_AT_ONCE = 50
+# After so long with such an error, an installation has ended without an event. A token that has expired is different:
+# it may still be renewed.
+_ENDED_ERRORS = {"account_inactive", "invalid_auth", "token_revoked"}
+_ENDED_AFTER_S = 86_400.0
+_EVENTS = {each.name for each in INSTALLATION_EVENTS}
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,6 +118,8 @@ class InstalledWorkspaces:
         self._granted: dict[str, set[str]] = {}
         self._listed_s: dict[str, float] = {}
         self._listing: dict[str, asyncio.Task[None]] = {}
+        # The time since which Slack has refused the token of an installation.
+        self._refused_s: dict[str, float] = {}
         self._unknown: LatestEntries[float] = LatestEntries(_MOST_UNKNOWN)
         self._looking = asyncio.Lock()
         self._opening = asyncio.Semaphore(_OPENED_AT_ONCE)
@@ -149,7 +156,7 @@ class InstalledWorkspaces:
     async def receive(self, body: dict[str, Any]) -> Reply:
         """Handle a payload in the workspace that it is for; one for an unknown workspace is ignored."""
         event = body.get("event")
-        if isinstance(event, dict) and event.get("type") in INSTALLATION_EVENTS:
+        if isinstance(event, dict) and event.get("type") in _EVENTS:
             with error_boundary("installation.not_changed", slack_event=event["type"]):
                 await self._change(event, body)
                 return DONE
@@ -237,14 +244,32 @@ class InstalledWorkspaces:
         async def listed() -> None:
             try:
                 with error_boundary("installation.not_listed", installation=name):
-                    self._granted[name] = set(await self._teams_of(organisation))
-                    self._has_changed.set()
-                    return
+                    try:
+                        self._granted[name] = set(await self._teams_of(organisation))
+                    except ConnectionRefused as e:
+                        log.error("installation.not_listed", installation=name, problem=str(e))  # noqa: TRY400 - as below
+                        await self._end_if_over(organisation, e.error)
+                    else:
+                        self._refused_s.pop(name, None)
+                        self._has_changed.set()
+                        return
                 self._listed_s[name] -= _LIST_EVERY_S - _LOOK_EVERY_S  # again soon
             finally:
                 del self._listing[name]
 
         self._listing[name] = asyncio.create_task(listed())
+
+    async def _end_if_over(self, installation: Installation, error: str) -> None:
+        """End an installation whose token Slack has refused for a day."""
+        if error not in _ENDED_ERRORS:
+            return
+        name, now_s = installation.id, asyncio.get_running_loop().time()
+        if now_s - self._refused_s.setdefault(name, now_s) >= _ENDED_AFTER_S:
+            del self._refused_s[name]
+            log.info("installation.ended", installation=name, error=error)
+            with error_boundary("installation.not_ended", installation=name):
+                await self._installations.end(name)
+                self._has_changed.set()
 
     def _end(self, team: str, life: _Life) -> None:
         """End a life; one that is not open yet may wait for Slack, so it is cancelled."""
@@ -263,9 +288,11 @@ class InstalledWorkspaces:
                         async with self._opening:
                             workspace = await stack.enter_async_context(self._open_workspace(life.installation, team))
                         self.open[team], opened_s = workspace, now_s()
+                        self._refused_s.pop(life.installation.id, None)
                         await _first_of(life.over.wait(), workspace.closed())
                 except ConnectionRefused as e:
                     log.error("workspace.refused", team=team, problem=str(e))  # noqa: TRY400 - the message gives the reason
+                    await self._end_if_over(life.installation, e.error)
                 except Exception:  # a Slack handler's border: the other workspaces continue
                     log.exception("workspace.failed", team=team)
                 finally:

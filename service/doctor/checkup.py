@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import aiohttp
 
-from connector.setup import NotInstalled
+from connector.setup import BOT_EVENTS, INSTALLATION_EVENTS, NotInstalled
 from connector.slack_api.errors import SlackCallFailed
 from orchestrator_interactive.config import validate
 from orchestrator_interactive.interactions.stores import MemoryStore
@@ -70,11 +70,12 @@ async def _check_slack(config: ServiceConfig, environment: Environment) -> list[
     async with aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=_SLACK_WITHIN_S)) as http:
         api = slack_app.SlackProbe(url, http)
         answer: slack_app.SlackProbeAnswer | DoctorFinding | None
-        answer, bots_app, sockets_app = None, None, None
+        answer, bots_app, sockets_app, installed_app = None, None, None, None
+        required = (*BOT_EVENTS, *(INSTALLATION_EVENTS if config.installations.is_on else ()))
         if not config.installations.is_on:
             answer = await slack_app.answer_to(api, environment)
         if answer is None:
-            found = await _of_installations(api, config, environment)
+            found, installed_app = await _of_installations(api, config, environment)
         elif isinstance(answer, DoctorFinding):
             found = [answer, skipped("scopes", "not checked: the bot token does not work.")]
         else:
@@ -84,48 +85,56 @@ async def _check_slack(config: ServiceConfig, environment: Environment) -> list[
             connection, sockets_app = await slack_app.check_socket(api, environment)
         else:
             connection = await slack_app.check_http(api, config.slack, environment)
-        settings = await slack_app.check_settings(api, environment, config.slack, sockets_app or bots_app)
+        app_id = sockets_app or bots_app or installed_app
+        settings = await slack_app.check_settings(api, environment, config.slack, app_id, required)
         return [*found, connection, *slack_app.of_two_apps(sockets_app, bots_app), *settings]
 
 
 async def _of_installations(
     api: slack_app.SlackProbe, config: ServiceConfig, environment: Environment
-) -> list[DoctorFinding]:
-    """Check the credentials of the app, and the token of each installation."""
+) -> tuple[list[DoctorFinding], str | None]:
+    """Check the credentials of the app, and the token of each installation; also return the app's id, if known."""
+    found: list[DoctorFinding] = []
+    app_id = None
     try:
         client_of(environment)
         url, vault = store_of(config, environment), vault_of(config.connections.keys)
         path = file_of(url)
-        if vault is None or (path is not None and not path.exists()):
-            return [skipped("workspaces", _NOT_INSTALLED)]
-        async with aclosing(await inspect_run_store(url)) as store:
-            stored = StoredInstallations(store, StoreRetryPolicy(), vault, None, None)
-            found = [finding for each in await stored.listed() for finding in await _of_one(api, stored, each)]
+        if vault is not None and (path is None or path.exists()):
+            async with aclosing(await inspect_run_store(url)) as store:
+                stored = StoredInstallations(store, StoreRetryPolicy(), vault, None, None)
+                for each in await stored.listed():
+                    more, app_id = await _of_one(api, stored, each, app_id)
+                    found += more
     except (ConfigError, StoreError) as e:
-        return [failed("workspaces", str(e))]
-    return found or [skipped("workspaces", _NOT_INSTALLED)]
+        return [failed("workspaces", str(e))], None
+    return found or [skipped("workspaces", _NOT_INSTALLED)], app_id
 
 
 async def _of_one(
-    api: slack_app.SlackProbe, stored: StoredInstallations, installation: InstalledApp
-) -> list[DoctorFinding]:
-    """Check the token of an installation; of several problems of one, the first."""
+    api: slack_app.SlackProbe, stored: StoredInstallations, installation: InstalledApp, app_id: str | None
+) -> tuple[list[DoctorFinding], str | None]:
+    """Check the token of an installation, of several problems the first; also return the app's id, if known."""
     area = f"workspace {installation.id}"
     try:
-        answer = await api.call("auth.test", await stored.token(installation.id))
+        token = await stored.token(installation.id)
+        answer = await api.call("auth.test", token)
     except NotInstalled:
         problem = "its token cannot be decrypted. Add the key that encrypted it to `connections.keys`."
-        return [failed(area, f"{installation.name}: {problem}")]
+        return [failed(area, f"{installation.name}: {problem}")], app_id
     except SlackCallFailed as e:
         if e.may_be_unreachable:
-            return [failed(area, f"Slack cannot be reached at {api.url} ({e}). Check the network and SLACK_API_URL.")]
+            problem = f"Slack cannot be reached at {api.url} ({e}). Check the network and SLACK_API_URL."
+            return [failed(area, problem)], app_id
         if e.error == "token_expired":
-            return [warning(area, f"{installation.name}: its token has expired. The service renews it when it starts.")]
+            problem = "its token has expired. The service renews it when it starts."
+            return [warning(area, f"{installation.name}: {problem}")], app_id
         problem = f"Slack does not accept its token ({e.error}). Install the app again."
-        return [failed(area, f"{installation.name}: {problem}")]
+        return [failed(area, f"{installation.name}: {problem}")], app_id
     _, *more = slack_app.findings_in(answer)
     wrong = [replace(each, area=area) for each in more if each.level in _WRONG]
-    return wrong or [passed(area, f"{installation.name}: its token is valid, with all scopes.")]
+    valid = passed(area, f"{installation.name}: its token is valid, with all scopes.")
+    return wrong or [valid], app_id or await slack_app.id_of(api, token, str(answer.data.get("bot_id")))
 
 
 async def _check_store(config: ServiceConfig, environment: Environment) -> DoctorFinding:

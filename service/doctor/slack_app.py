@@ -17,7 +17,7 @@ from slack_sdk.proxy_env_variable_loader import load_http_proxy_from_env
 from slack_sdk.web.async_client import AsyncWebClient
 
 from connector.inbound.http_server import signature_of
-from connector.setup import APP_SCOPE, BOT_EVENTS, BOT_SCOPES, PATH
+from connector.setup import APP_SCOPE, BOT_SCOPES, PATH
 from connector.slack_api.errors import RetryDecision, SlackCallFailed, failure
 from service.config.config_errors import ConfigError
 from service.config.credentials import app_token, bot_token, config_token, signing_secret
@@ -36,11 +36,14 @@ if TYPE_CHECKING:
 # Maximum age of a signed request from Slack; a clock that is off by more rejects every request. In seconds.
 _MOST_OFF_S = 300
 _OFF_S = 30
-_CANNOT_TELL = (
-    "cannot be read with these tokens. Compare the App Manifest on your app's page at api.slack.com/apps with "
-    "`amplifier-slack manifest`; or set SLACK_CONFIG_TOKEN to a token from Your App Configuration Tokens at "
-    "api.slack.com/apps, and run this check again. Required events:"
+_COMPARE = (
+    "Compare the App Manifest on your app's page at api.slack.com/apps with `amplifier-slack manifest --config FILE`"
 )
+_CANNOT_TELL = (
+    f"cannot be read with these tokens. {_COMPARE}; or set SLACK_CONFIG_TOKEN to a token from Your App Configuration "
+    "Tokens at api.slack.com/apps, and run this check again. Required events:"
+)
+_UNKNOWN_APP = f"cannot be read before a token of the app works. {_COMPARE}. Required events:"
 _LASTS = (
     "This kind of token expires after 12 hours. Create a new one at api.slack.com/apps, under Your App Configuration "
     "Tokens, and set SLACK_CONFIG_TOKEN to it."
@@ -179,13 +182,18 @@ def of_two_apps(app_tokens: str | None, bot_tokens: str | None) -> list[DoctorFi
 
 
 async def check_settings(
-    api: SlackProbe, environment: Environment, config: SlackConfig, app_id: str | None
+    api: SlackProbe,
+    environment: Environment,
+    config: SlackConfig,
+    app_id: str | None,
+    required: Sequence[MethodRequirement],
 ) -> list[DoctorFinding]:
-    """Compare the app's manifest in Slack with the required settings."""
+    """Compare the app's manifest in Slack with the required events and settings."""
     try:
         token = config_token(environment)
         if token is None or app_id is None:
-            return [skipped("events", f"{_CANNOT_TELL} {', '.join(need.name for need in BOT_EVENTS)}.")]
+            reason = _CANNOT_TELL if token is None else _UNKNOWN_APP
+            return [skipped("events", f"{reason} {', '.join(need.name for need in required)}.")]
         answer = await api.call("apps.manifest.export", token, app_id=app_id)
     except ConfigError as e:
         return [failed("events", str(e))]
@@ -197,7 +205,7 @@ async def check_settings(
         *_of_names(
             "events",
             _at(manifest, "settings", "event_subscriptions", "bot_events") or (),
-            BOT_EVENTS,
+            required,
             "subscribed to",
             "Event Subscriptions → Subscribe to bot events",
         ),

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from connector import ConnectionRefused, SlackCredentials, SocketTransport, connected
-from connector.setup import BOT_EVENTS, BOT_SCOPES, manifest
+from connector.setup import BOT_EVENTS, BOT_SCOPES, INSTALLATION_EVENTS, manifest
 from local_slack import DropBeforeCall, LocalSlack, RateLimited, ServerError
 
 URL = "https://agents.example.com/slack/events"
@@ -116,7 +116,7 @@ def test_each_event_has_the_scope_that_slack_requires_for_it():
         assert scopes[scope_of[event.name]].is_required == event.is_required
 
 
-@pytest.mark.parametrize("needs", [BOT_SCOPES, BOT_EVENTS])
+@pytest.mark.parametrize("needs", [BOT_SCOPES, BOT_EVENTS, INSTALLATION_EVENTS])
 def test_each_scope_and_event_has_a_purpose_and_they_are_sorted(needs):
     names = [need.name for need in needs]
     assert names == sorted(set(names))

@@ -22,7 +22,7 @@ class Service:
     def __init__(self, *installations):
         self.present = list(installations)
         self.teams = {"E1": ["T3", "T4"]}
-        self.refused: set[str] = set()
+        self.refused: dict[str, str] = {}  # Slack's errors, by the ids of installations
         self.slow = asyncio.Event()  # what Slack answers to `slow_teams` and `slow_lists`
         self.slow_teams: set[str] = set()
         self.slow_lists: set[str] = set()
@@ -44,21 +44,25 @@ class Service:
         self.ended.append(installation_id)
         self.present = [each for each in self.present if each.id != installation_id]
 
+    def refuse(self, installation):
+        if installation.id in self.refused:
+            raise ConnectionRefused("no", self.refused[installation.id])
+
     async def teams_of(self, installation):
         self.lists += 1
+        self.refuse(installation)
         if installation.id in self.slow_lists:
             await self.slow.wait()
         return self.teams[installation.id]
 
     @asynccontextmanager
-    async def open(self, _, team):
+    async def open(self, installation, team):
         self.opening += 1
         self.most_opening = max(self.opening, self.most_opening)
         if team in self.slow_teams:
             await self.slow.wait()
         self.opening -= 1
-        if team in self.refused:
-            raise ConnectionRefused("no")
+        self.refuse(installation)
 
         async def receive(body):
             self.received.append(team)
@@ -99,7 +103,7 @@ async def test_a_payload_reaches_the_workspace_that_it_is_for_or_none(body, stat
     if state == "ended":
         service.present.pop(0)
     service.slow_teams = {"T1"} if state == "opening" else set()
-    service.refused = {"T1"} if state == "refused" else set()
+    service.refused = {"T1": "account_inactive"} if state == "refused" else {}
     async with serve(service) as spaces:
         await service.until_open(spaces, "T2", *(["T1"] if state == "open" else []))
         reply = await spaces.receive(body)
@@ -159,3 +163,23 @@ async def test_the_pauses_before_a_workspace_is_opened_again_grow_unless_it_was_
     async with serve(service):
         await asyncio.sleep(3600)
     assert least <= service.opened["T1"] <= most
+
+
+@pytest.mark.parametrize(
+    "installation", [Installation("T1"), Installation("", "E1")], ids=["workspace", "organisation"]
+)
+@pytest.mark.parametrize(("error", "is_over"), [("account_inactive", True), ("token_expired", False)])
+@in_virtual_time
+async def test_an_installation_whose_token_slack_refuses_for_a_day_has_ended(installation, error, is_over):
+    service = Service(installation)
+    service.open_s = 100.0
+    async with serve(service):
+        for _ in range(2):
+            service.refused[installation.id] = error
+            await asyncio.sleep(80_000)
+            assert service.ended == []
+            service.refused.clear()
+            await asyncio.sleep(400)
+        service.refused[installation.id] = error
+        await asyncio.sleep(90_000)
+        assert service.ended == [installation.id] * is_over

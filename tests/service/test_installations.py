@@ -131,6 +131,8 @@ async def test_settings_limits_and_failures_of_a_workspace_are_its_own(serve, sl
         second.workspace.rules.refused_tokens[second.bot_token] = "account_inactive"
         await second.as_person("ana").say("general", "@alpha are you there?")
         await service.says("workspace.refused")
+        assert f"the token of the installation {second.team_id} (account_inactive). Install the app" in service.output
+        assert "SLACK_BOT_TOKEN" not in service.output
         await answered(slack, first, who="ben")
         second.workspace.rules.refused_tokens.clear()
         await answered(slack, second)

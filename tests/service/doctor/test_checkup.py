@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import json
+from base64 import b64encode
+from contextlib import aclosing
 from email.utils import formatdate
 from uuid import uuid4
 
@@ -15,14 +17,19 @@ from pydantic import SecretStr
 from redis_server import redis_server
 from sandboxes import require
 from service_process import run_command
+from slack_sdk.oauth.installation_store import Installation
 from stored_conversations import run
 
 from connector.setup import BOT_EVENTS, BOT_SCOPES, manifest
-from local_slack import ErrorResponse, LocalSlack
+from local_slack import Client, ErrorResponse, LocalSlack
+from orchestrator_interactive.storage.retry import StoreRetryPolicy
 from service.config.config import Environment, load_config
 from service.doctor import FindingLevel
 from service.doctor.checkup import examined
 from service.doctor.slack_app import SlackProbeAnswer, findings_in, of_two_apps
+from service.installations.stored import StoredInstallations
+from service.store import open_run_store
+from service.vault import Vault
 
 PASSED, WARNING, FAILED, SKIPPED = FindingLevel.PASSED, FindingLevel.WARNING, FindingLevel.FAILED, FindingLevel.SKIPPED
 ALL_SCOPES = {need.name for need in BOT_SCOPES}
@@ -52,7 +59,7 @@ def findings(config_file, config_text):
 
     async def findings(slack, text="", *, workspace="{root: files}", **more):
         given = {
-            name: SecretStr(value) if value and name != "slack_api_url" else value
+            name: SecretStr(value) if value and name not in ("slack_api_url", "slack_client_id") else value
             for name, value in variables(slack, **more).items()
         }
         areas = {}
@@ -228,6 +235,38 @@ async def test_the_request_urls_of_the_app_are_checked(  # noqa: PLR0917 - param
         secrets = {"slack_signing_secret": slack.signing_secret, "slack_config_token": slack.config_token}
         found = await finding("app", slack, HTTP % free_port, **secrets)
     assert (found.level, message in found.message) == (level, True)
+
+
+@pytest.mark.parametrize(
+    ("transport", "teams", "first", "words"),
+    [
+        ("http", ["T0GONE", "T0LOCAL"], "tokens_revoked", "is missing: revoked tokens are deleted a day later."),
+        ("socket", ["T0LOCAL"], "tokens_revoked", "is missing: revoked tokens"),
+        ("http", ["T0GONE"], "cannot", "be read before a token of the app works. Compare the App Manifest"),
+    ],
+)
+async def test_the_events_about_installations_are_checked_if_the_token_of_one_works(  # noqa: PLR0917 - parameters
+    findings, tmp_path, transport, teams, first, words
+):
+    app, key = manifest(["Alpha"], URL, return_url="https://agents.example.com/r"), b64encode(bytes(32)).decode()
+    app["settings"]["event_subscriptions"]["bot_events"].remove("tokens_revoked")
+    connections = (
+        f"connections: {{public_url: 'https://agents.example.com', listen: '127.0.0.1:1', keys: {{k: {key}}}}}"
+    )
+    text = f"slack: {{transport: {transport}}}\n{connections}\ninstallations: {{allow: any}}"
+    async with (
+        LocalSlack(client=Client("1.2", "s3cret"), scopes=ALL_SCOPES, manifest=app) as slack,
+        aclosing(await open_run_store(f"sqlite:{tmp_path}/kept.db")) as store,
+    ):
+        stored = StoredInstallations(store, StoreRetryPolicy(), Vault({"k": key}), None, None)
+        for team in teams:
+            token = slack.bot_token if team == slack.team_id else "xoxb-gone"
+            await stored.async_save(Installation(user_id="U1", team_id=team, bot_token=token))
+        client = {"slack_client_id": "1.2", "slack_client_secret": "s3cret", "slack_bot_token": None}
+        secrets = {"slack_signing_secret": slack.signing_secret, "slack_config_token": slack.config_token}
+        areas = await findings(slack, text, **client, **secrets)
+    (found,) = areas["events"]
+    assert found.message.startswith(f"{first} {words}")
 
 
 @pytest.mark.parametrize(
