@@ -48,6 +48,7 @@ class Schedule:
         suspended: why it no longer fires, as a sentence; blank: it does.
         firing: its effect at present; `None`: none.
         over_s: when it was removed or fired for the last time; 0: it is not over.
+        restored_s: when a backup with it was restored; occurrences until then may have fired before. 0: none was.
     """
 
     id: str
@@ -64,6 +65,7 @@ class Schedule:
     suspended: str = ""
     firing: Firing | None = None
     over_s: float = 0.0
+    restored_s: float = 0.0
 
     @property
     def is_over(self) -> bool:

@@ -137,14 +137,14 @@ class Scheduler:
 def decided_of(schedule: Schedule, now_s: float, grace_s: float = GRACE_S) -> Schedule:
     """Return a due schedule with its effect for the occurrences until now, and its next occurrence.
 
-    Only the latest occurrence fires, and only within the grace; the others are missed.
+    Only the latest occurrence fires, and only within the grace and after a restored backup; the others are missed.
     """
     times, count, due_s = [schedule.due_s], 1, 0.0
     if schedule.cron:
         times, count = passed(schedule.cron, schedule.zone, schedule.due_s, now_s)
         due_s = next(occurrences(schedule.cron, schedule.zone, now_s), 0.0)
     at_s = 0.0
-    if now_s - times[-1] <= grace_s:
+    if now_s - times[-1] <= grace_s and times[-1] > schedule.restored_s:
         at_s, count = times.pop(), count - 1
     missed = (count, times[0], times[-1]) if times else ()
     return replace(schedule, due_s=due_s, firing=Firing(at_s, *missed))
@@ -152,14 +152,16 @@ def decided_of(schedule: Schedule, now_s: float, grace_s: float = GRACE_S) -> Sc
 
 def missed_of(schedule: Schedule, firing: Firing) -> str:
     """Return a sentence about the occurrences that were missed; blank: none."""
-    first, last = schedule.local(firing.first_s), schedule.local(firing.last_s)
+    first, last, why = schedule.local(firing.first_s), schedule.local(firing.last_s), "was not running at"
+    if firing.first_s <= schedule.restored_s:
+        why = "was restored from a backup, and may have done this at"
     match firing.missed:
         case 0:
             return ""
         case 1:
-            return f"I was not running at the scheduled time ({first}, {schedule.zone})."
+            return f"I {why} the scheduled time ({first}, {schedule.zone})."
     count = f"{firing.missed}{' or more' if firing.missed >= MOST_COUNTED - 1 else ''}"
-    return f"I was not running at {count} scheduled times (from {first} to {last}, {schedule.zone})."
+    return f"I {why} {count} scheduled times (from {first} to {last}, {schedule.zone})."
 
 
 @asynccontextmanager

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import fcntl
+import math
 import os
 import time
 from collections import Counter, defaultdict
@@ -123,6 +124,8 @@ _UNCHANGED = "conversation IN (SELECT id FROM run_conversations WHERE changed < 
 _MARK_GAP = """UPDATE {table} SET {column} = json_set({column}, '$.gap', json_object(
         'since_s', coalesce(json_extract({column}, '$.gap.since_s'), ?), 'until_s', ?))
     WHERE json_valid({column}) AND {which}"""
+_MARK_SCHEDULES = """UPDATE run_documents SET data = json_set(data, '$.restored_s', ?)
+    WHERE collection LIKE 'schedules:%' AND json_valid(data)"""
 _PUT_DOCUMENT = "INSERT OR REPLACE INTO run_documents (collection, name, data) VALUES (?, ?, ?)"
 _REPLACE_DOCUMENT = """UPDATE run_documents SET data = ?1 WHERE collection = ?2 AND name = ?3 AND data IN (?1, ?4)
     RETURNING number"""
@@ -430,7 +433,7 @@ def end_leases(file: sqlite3.Connection, now: float) -> None:
 
 
 def mark_gap(file: sqlite3.Connection, until_s: float) -> float:
-    """Mark active runs and pending messages as from a backup that was restored at `until_s`.
+    """Mark active runs, pending messages and schedules as from a backup that was restored at `until_s`.
 
     Returns the time of the last change in the backup, in seconds since the epoch.
     """
@@ -440,6 +443,7 @@ def mark_gap(file: sqlite3.Connection, until_s: float) -> float:
         ("run_entries", "data", "\"end\" IS NULL AND kind = 'message'"),
     ):
         file.execute(_MARK_GAP.format(table=table, column=column, which=which), (since_s, until_s))
+    file.execute(_MARK_SCHEDULES, (math.ceil(until_s),))
     return float(since_s)
 
 

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from contextlib import aclosing, suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -12,9 +13,10 @@ from offline_slack import OfflineSlack
 
 from connector.inbound.unattended import Obstacle
 from orchestrator_interactive.storage.retry import StoreRetryPolicy
+from service.administration.backup import back_up, restore
 from service.schedules.scheduler import Scheduler, decided_of
 from service.schedules.stored import KEPT_S, MOST_OF_PERSON, StoredSchedules
-from service.store import open_run_store
+from service.store import open_log_store, open_run_store
 
 T0 = datetime(2026, 3, 23, 8, 30, tzinfo=UTC).timestamp()  # a Monday
 THREAD, CHANNEL = "T1:C1:1.000001", "T1:C1:dm"
@@ -192,3 +194,24 @@ async def test_a_repeated_request_adds_nothing_and_too_many_are_refused(office):
     with pytest.raises(ValueError, match="remove one first"):
         await office.add(call="one more")
     assert await office.add(call="of another", user="U2")
+
+
+async def test_after_the_restore_of_a_backup_nothing_fires_that_may_have_fired(tmp_path):
+    url, backup = f"sqlite:{tmp_path}/kept.db", tmp_path / "backup.db"
+    async with aclosing(await open_run_store(url)) as store:
+        office = Office(url, store, time.time() - 2 * DAY - 60)
+        await office.add("*/5 * * * * lük")
+        due = await office.add("in 48 hours lük", call="c2")
+        later = await office.add("in 49 hours lük", call="c3")
+        await (await open_log_store(url)).aclose()
+        await back_up(url, backup)
+    await restore(url, backup)
+    async with aclosing(await open_run_store(url)) as store:
+        office = Office(url, store, due.due_s + 1)
+        await office.scheduler().look()
+        for _, text in (notices := await office.inbox()):
+            assert text.startswith("⏰ I was restored from a backup, and may have done this at")
+        assert [kind for kind, _ in notices] == ["notice", "notice"]
+        office.now_s = later.due_s + 1
+        await office.scheduler().look()
+        assert [kind for kind, _ in await office.inbox()] == ["notice"] * 2 + ["notice", "message"] * 2
