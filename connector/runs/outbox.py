@@ -218,7 +218,7 @@ class Outbox:
         return post
 
     async def _with_its_canvas(self, post: Post) -> Post | None:
-        """Show the canvas of a post, and return the messages with a link to it; `None`: Slack makes none."""
+        """Show the canvas of a post, and return the messages with a link to it; `None`: there is none."""
         link = ""
 
         async def send(*, in_doubt: bool) -> None:  # noqa: ARG001 - repeated calls have the same result
@@ -228,12 +228,14 @@ class Outbox:
                 post = replace(post, canvas=await canvases.create(self._client, title, markdown))
                 # Stored before anybody sees it, so that the next owner continues with the same canvas.
                 await self._lease.write(StateChanges(posts={post.part: asdict(post)}))
-            link = await canvases.show(self._client, post.canvas, self._place.channel, self._lease.confirm)
+            link = await canvases.show(self._client, post.canvas, self._first, self._lease.confirm)
 
         failed = await self._attempt(post, send)
         if failed is None:
             return None if self.is_closed else replace(post, texts=uploads.summary_of(post.file, link), file="")
-        self._client.takes_canvases = False
+        # Slack may refuse access in one channel only.
+        if failed.decision is RetryDecision.UNAVAILABLE and failed.method != canvases.SET_ACCESS:
+            self._client.takes_canvases = False
         log.warning("answer.no_canvas", error=failed.error)
         return None
 

@@ -187,7 +187,7 @@ class SlackClient:
         self.takes_feedback = True
         # Whether Slack accepts `markdown` blocks; True until it refuses one.
         self.takes_markdown = True
-        # Whether Slack makes canvases; True until it refuses one.
+        # Whether Slack makes canvases; True until it says otherwise.
         self.takes_canvases = True
         # Whether Slack accepts cards of tasks; True until it refuses one.
         self.takes_cards = True

@@ -76,7 +76,8 @@ _DECISIONS = {
     ),
     RetryDecision.WORKSPACE_CLOSED: "account_inactive invalid_auth not_authed token_expired token_revoked",
     RetryDecision.UNAVAILABLE: (
-        "access_denied feature_disabled feature_not_enabled missing_scope no_permission not_allowed_token_type "
+        "access_denied canvas_disabled_user_team feature_disabled feature_not_enabled "
+        "free_teams_cannot_create_non_tabbed_canvases missing_scope no_permission not_allowed_token_type "
         "not_authorized unknown_method"
     ),
 }
@@ -108,9 +109,10 @@ class SlackCallFailed(Exception):  # noqa: N818 - named after the event, like it
         decision = _BY_ERROR.get(self.error, RetryDecision.REFUSED)
         if self.method == "chat.postMessage":
             return _FOR_POSTS.get(self.error, decision)
-        # The bot may still be allowed to post where it may not share files.
-        is_about_files = decision is RetryDecision.CONVERSATION_CLOSED and self.method.startswith("files.")
-        return RetryDecision.UNAVAILABLE if is_about_files else decision
+        # The bot may still be allowed to post where it may not share files or canvases.
+        is_about_files = self.method.startswith(("files.", "canvases."))
+        is_closed = decision is RetryDecision.CONVERSATION_CLOSED
+        return RetryDecision.UNAVAILABLE if is_closed and is_about_files else decision
 
     @property
     def may_be_unreachable(self) -> bool:

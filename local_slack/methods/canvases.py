@@ -51,14 +51,20 @@ def delete(call: Call) -> Json:
 
 @method("canvases.access.set", "canvas_id", "access_level", scope="canvases:write", limits=TIER_3)
 def set_access(call: Call) -> Json:
-    """Record the channels, or the people, that have access to a canvas."""
+    """Record the channels, or the people, that have access to a canvas. Direct messages need the people."""
     canvas = _canvas(call)
     call.args.one_of("access_level", _LEVELS)
     channels, people = call.args.texts("channel_ids"), call.args.texts("user_ids")
     if bool(channels) == bool(people) or len(channels) > _MOST_CHANNELS:
         raise invalid("[ERROR] must define either `channel_ids` or `user_ids`")
-    call.workspace.files.open_canvas(canvas, tuple(call.visible(each).id for each in channels))
-    return {"failed_to_update_channel_ids": [], "failed_to_update_user_ids": []}
+    if not call.workspace.directory.members.keys() >= set(people):
+        raise SlackRefused("user_not_found")
+    found = [call.visible(each) for each in channels]
+    call.workspace.files.open_canvas(canvas, (*(each.id for each in found if not each.is_im), *people))
+    return {
+        "failed_to_update_channel_ids": [each.id for each in found if each.is_im],
+        "failed_to_update_user_ids": [],
+    }
 
 
 def _canvas(call: Call) -> File:

@@ -53,7 +53,7 @@ class File:
     snippet_type: str = ""
     alt: str = ""
     is_canvas: bool = False
-    # The channels whose members may read a canvas.
+    # The channels whose members may read a canvas, and the people with access of their own.
     shown_in: tuple[str, ...] = ()
 
     @property
@@ -133,8 +133,8 @@ class Files:
     def fill_canvas(self, canvas: File, content: str) -> None:
         self._keep(replace(canvas, content=content.encode(), size=len(content.encode())))
 
-    def open_canvas(self, canvas: File, channels: tuple[str, ...]) -> None:
-        self._keep(replace(canvas, shown_in=tuple(dict.fromkeys((*canvas.shown_in, *channels)))))
+    def open_canvas(self, canvas: File, readers: tuple[str, ...]) -> None:
+        self._keep(replace(canvas, shown_in=tuple(dict.fromkeys((*canvas.shown_in, *readers)))))
 
     def delete(self, member: Member, file_id: str) -> File:
         file = self.get(file_id)

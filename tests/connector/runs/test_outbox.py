@@ -14,6 +14,8 @@ from connector.protocols import Claim, LeaseLost
 from connector.records import PendingMessage, RunRecord
 from connector.runs.outbox import Outbox
 from connector.runs.posts import Post, agent_post
+from connector.slack_api.canvases import create, show
+from connector.slack_api.errors import SlackCallFailed
 from connector.slack_api.uploads import file_name
 from local_slack import DropAfterCall, DropBeforeCall, ErrorResponse, LocalSlack, RateLimited, ServerError
 
@@ -162,17 +164,44 @@ async def test_a_very_long_answer_becomes_a_canvas_and_a_message_with_a_link(can
     assert "## Proof &lt;!channel&gt;" in shown
 
 
-@pytest.mark.parametrize("error", ["missing_scope", "canvas_creation_failed", "unknown_method"])
-async def test_where_slack_makes_no_canvas_a_very_long_answer_is_a_file(canvases, error):
+@pytest.mark.parametrize(
+    ("method", "error", "tries"),
+    [
+        ("canvases.create", "missing_scope", 1),
+        ("canvases.create", "unknown_method", 1),
+        ("canvases.create", "restricted_action", 1),
+        ("canvases.create", "canvas_creation_failed", 2),
+        ("canvases.access.set", "restricted_action", 2),
+        ("canvases.access.set", "channel_not_found", 2),
+    ],
+)
+async def test_where_slack_makes_no_canvas_a_very_long_answer_is_a_file(canvases, method, error, tries):
     thread = await canvases.start_shown()
-    canvases.fail("canvases.create", ErrorResponse(error))
+    canvases.fail(method, ErrorResponse(error))
     await thread.run.answer(LONG)
     await thread.ended()
     assert [len(post.body.files) for post in thread.posts] == [1, 0]
     other = await canvases.start_shown()
     await other.run.answer(LONG)
     await other.ended()
-    assert len(canvases.calls("canvases.create")) == 1
+    assert len(canvases.calls("canvases.create")) == tries
+
+
+async def test_in_direct_messages_a_very_long_answer_becomes_a_canvas_too(canvases):
+    dm = await canvases.ana.open_dm("alpha")
+    thread = await canvases.start("hello", dm)
+    await thread.run.answer(LONG)
+    await canvases.slack.until(lambda ws: "|this canvas>" in ws.messages(dm)[-1].text)
+    assert canvases.calls("canvases.access.set")
+
+
+async def test_a_canvas_that_nobody_may_read_is_a_failure(slack, client):
+    dm = await slack.as_person("ana").open_dm("alpha")
+    # As direct messages of a group: the connector takes them for a channel.
+    first = SlackMessage("T0LOCAL", dm, "1.0", None, "U0ANA", "look", (), direct=False)
+    canvas = await create(client, "Report", LONG)
+    with pytest.raises(SlackCallFailed, match="not_shown"):
+        await show(client, canvas, first, Lease().confirm)
 
 
 CODE = "".join(f"line_{n} = <{n}>\n" for n in range(100))

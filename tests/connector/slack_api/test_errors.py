@@ -58,6 +58,7 @@ OF_ONE_METHOD = {
     (REMOVE, "no_reaction"): SUCCESS,
     (REMOVE, "thread_locked"): RetryDecision.GONE,
     ("files.completeUploadExternal", "restricted_action"): RetryDecision.UNAVAILABLE,
+    ("canvases.access.set", "channel_not_found"): RetryDecision.UNAVAILABLE,
 }
 TABLE = [
     (method, error, end) for end, errors in OF_ALL_METHODS.items() for error in errors.split() for method in METHODS

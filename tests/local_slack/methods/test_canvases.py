@@ -28,6 +28,16 @@ async def test_a_canvas_is_readable_once_a_channel_has_access(slack, client):
     assert await error_of(client.canvases_delete(canvas_id=canvas)) == "canvas_not_found"
 
 
+async def test_in_direct_messages_a_canvas_is_readable_once_a_person_has_access(slack, client):
+    dm = await slack.as_person("ana").open_dm("alpha")
+    canvas = (await client.canvases_create(title="The plan", document_content=TEXT))["canvas_id"]
+    given = await client.canvases_access_set(canvas_id=canvas, access_level="read", channel_ids=[dm])
+    assert given["failed_to_update_channel_ids"] == [dm]
+    assert (await read(slack, canvas, client))[0] == 404
+    await client.canvases_access_set(canvas_id=canvas, access_level="read", user_ids=["U0ANA"])
+    assert (await read(slack, canvas, client))[0] == 200
+
+
 @pytest.mark.parametrize(
     ("method", "arguments", "error"),
     [
