@@ -172,10 +172,9 @@ class Cleanup:
             for ts in item.statuses:
                 delete = partial(remove_status, client, item.channel, ts, item.user)
                 await best_effort(client.retry_until_done(delete))
+            slot = CallSlot(Priority.STATUS, item.user)
             for ts in item.streams:
-                await best_effort(
-                    client.retry_until_done(partial(streams.discard, client, item.channel, ts, item.user))
-                )
+                await best_effort(client.retry_until_done(partial(streams.discard, client, item.channel, ts, slot)))
             if item.has_hourglass:
                 await best_effort(client.retry_until_done(partial(background.remove_hourglass, item)))
                 background.release_hourglass(item.channel, item.first_ts)

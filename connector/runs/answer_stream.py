@@ -136,7 +136,8 @@ class AnswerStream:
         self._part = None
 
     def _discard(self, ts: str) -> None:
-        call = partial(streams.discard, self.client, self.first.channel, ts, self.first.user)
+        slot = CallSlot(Priority.STATUS, self.first.user)
+        call = partial(streams.discard, self.client, self.first.channel, ts, slot)
         self.background.spawn(self.client.retry_until_done(call))
 
     async def started(self, ts: str) -> None:

@@ -244,15 +244,20 @@ class Outbox:
         if post.streamed:
             if await self._complete(post) is None:
                 return
+            slot = CallSlot(run=self._first.user)  # the answer waits for it
             for each in post.streamed:
-                discard = partial(streams.discard, self._client, self._place.channel, each.ts)
+                discard = partial(streams.discard, self._client, self._place.channel, each.ts, slot)
                 await best_effort(self._client.retry_until_done(discard))
-        # A block may have been posted by an earlier owner: then it is found by its key.
-        if post.native and (self._client.takes_markdown or post.in_doubt):
-            refused = await self._post_native(post)
-            if refused is None or refused.decision is not RetryDecision.TOO_MUCH:
-                await self._report_refused(post, refused)
-                return
+        if post.native:
+            # A block may have been posted by an earlier owner: then it is found by its key.
+            if self._client.takes_markdown or post.in_doubt:
+                refused = await self._post_native(post)
+                if refused is None or refused.decision is not RetryDecision.TOO_MUCH:
+                    await self._report_refused(post, refused)
+                    return
+            # Stored before the first text is sent, so that the next owner continues with texts, too.
+            post = replace(post, native="", streamed=())
+            await self._lease.write(StateChanges(posts={post.part: asdict(post)}))
         refused = None
         for number, text in enumerate(post.texts):
             key = f"{self._run_id}:{post.part}:{number}"

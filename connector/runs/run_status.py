@@ -48,7 +48,7 @@ async def remove_status(client: SlackClient, channel: str, ts: str, run: str = "
         SlackCallFailed: Slack rejected the call.
     """
     try:
-        await client.delete(channel, ts, run)
+        await client.delete(channel, ts, CallSlot(Priority.STATUS, run))
     except SlackCallFailed as e:
         if e.error != "cant_delete_message":
             raise

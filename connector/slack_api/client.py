@@ -329,10 +329,10 @@ class SlackClient:
         if status != HTTPStatus.OK:
             raise SlackCallFailed("upload", NO_ANSWER if status >= HTTPStatus.INTERNAL_SERVER_ERROR else str(status))
 
-    async def delete(self, channel: str, ts: str, run: str = "") -> None:
-        """Delete a message of the bot, if it exists; `run` as in `CallSlot`."""
+    async def delete(self, channel: str, ts: str, slot: CallSlot | None = None) -> None:
+        """Delete a message of the bot, if it exists."""
         arguments = {"channel": channel, "ts": ts}
-        await self.call("chat.delete", arguments, CallSlot(Priority.STATUS, run), done=("message_not_found",))
+        await self.call("chat.delete", arguments, slot or CallSlot(Priority.STATUS), done=("message_not_found",))
 
     async def react(self, channel: str, ts: str, name: str, slot: CallSlot, confirm: Confirm | None = None) -> None:
         """Add a reaction to a message; `confirm` as in `post`."""

@@ -167,22 +167,23 @@ def continued(message: Streamed, text: str) -> str:
     return f"{message.opening}{text.lstrip(chr(10))}" if message.opening else text.lstrip("\n")
 
 
-async def discard(client: SlackClient, channel: str, ts: str, run: str = "") -> None:
-    """Delete a stream, if it exists; `run` as in `CallSlot`.
+async def discard(client: SlackClient, channel: str, ts: str, slot: CallSlot | None = None) -> None:
+    """Delete a stream, if it exists.
 
     Raises:
         SlackCallFailed: Slack refused, or did not answer.
     """
+    slot = slot or CallSlot(Priority.STATUS)
     try:
-        await client.delete(channel, ts, run)
+        await client.delete(channel, ts, slot)
     except SlackCallFailed as e:
         if e.is_transient:
             raise
         log.info("stream.not_deleted", error=str(e))
     else:
         return
-    await client.call(_STOP, {"channel": channel, "ts": ts}, CallSlot(Priority.STATUS, run), done=_ENDED)
-    await client.delete(channel, ts, run)
+    await client.call(_STOP, {"channel": channel, "ts": ts}, slot, done=_ENDED)
+    await client.delete(channel, ts, slot)
 
 
 def is_blank(message: dict[str, Any]) -> bool:

@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 
 import aiohttp
 import pytest
+from fake_web_api import FakeWebClient
+from virtual_time import in_virtual_time
 
 from connector import Persona, SlackOptions
 from connector.events import SlackMessage
@@ -15,7 +17,10 @@ from connector.records import PendingMessage, RunRecord
 from connector.runs.outbox import Outbox
 from connector.runs.posts import Post, agent_post
 from connector.slack_api.canvases import create, show
+from connector.slack_api.client import SlackClient
 from connector.slack_api.errors import SlackCallFailed
+from connector.slack_api.rate_limiter import RateLimiter
+from connector.slack_api.streams import Streamed
 from connector.slack_api.uploads import file_name
 from local_slack import DropAfterCall, DropBeforeCall, ErrorResponse, LocalSlack, RateLimited, ServerError
 
@@ -397,6 +402,34 @@ async def test_a_closed_conversation_is_reported_once_and_gets_no_further_posts(
     assert await sent(lease, *posts) == ["is_archived"]
     assert replies(slack, root) == ()
     assert {"closed": ""} in lease.written
+
+
+async def test_the_next_owner_does_not_post_the_texts_of_an_answer_again_as_a_block(slack, client, sent, root):
+    slack.faults.next("chat.postMessage", ErrorResponse("invalid_blocks"))
+    for part in ("1", "2"):  # Slack refuses the block of the first one; the second one is sent without one
+        await sent(lease := Lease(), *agent_post(part, RICH))
+        client.takes_markdown = True  # of another process
+        await sent(Lease(lease.written[-2]))
+        client.takes_markdown = False
+    assert [_without_ids(post.blocks)[:1] == [NATIVE] for post in replies(slack, root)] == [False, False]
+
+
+@in_virtual_time
+async def test_an_answer_whose_stream_cannot_be_completed_waits_for_no_status_message_to_be_deleted():
+    refused = [{"error": "user_not_found"}]
+    slack = FakeWebClient(errors={"chat.stopStream": refused, "chat.update": refused})
+    message = SlackMessage("T1", "C1", "1.0", None, "U1", "look", (), direct=False)
+    record = RunRecord("run", PendingMessage(message, "alpha", "look", message.id), was_waiting=False, newest_ts="1.0")
+    async with RateLimiter("T1") as rate_limiter, asyncio.TaskGroup() as tasks:
+        client = SlackClient(slack, rate_limiter)
+        others = [tasks.create_task(client.delete("C1", f"{number}.5")) for number in range(60)]
+        outbox = Outbox(client, Lease(), record, Persona("Alpha", ":owl:"), on_closed=pytest.fail)
+        async with outbox.delivering():
+            await outbox.add(
+                Post("1", ("the answer",), by_agent=True, native="the answer", streamed=(Streamed("2.0"),))
+            )
+        assert slack.texts == ["the answer"]
+        assert not all(each.done() for each in others)
 
 
 def test_an_answer_becomes_messages_or_a_file_with_a_summary():
