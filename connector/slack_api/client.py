@@ -56,6 +56,8 @@ _RATE_LIMITS = 30
 _PAUSE_AFTER_LIMIT_S = 1.0
 # Between two rounds of attempts in `retry_until_done`.
 _BETWEEN_ROUNDS = Backoff(2.0, 30.0)
+# A download in which nothing arrives for this long has failed.
+_SILENT_S = 15.0
 _UNSENDABLE = "unsendable"
 _RESPONSE_URLS = "https://hooks.slack.com/"
 _PERSONA = ("username", "icon_emoji")
@@ -301,7 +303,7 @@ class SlackClient:
         return self._client.base_url
 
     def get(self, url: str) -> AbstractAsyncContextManager[aiohttp.ClientResponse]:
-        """Request an address of Slack with the bot's token; it follows no redirect.
+        """Request an address of Slack with the bot's token; it follows no redirect. A large file may take long.
 
         Raises:
             aiohttp.ClientError: there is no answer.
@@ -310,7 +312,8 @@ class SlackClient:
         if session is None:
             raise aiohttp.ClientConnectionError("the client is closed")
         headers = {"Authorization": f"Bearer {self._client.token}"}
-        return session.get(url, headers=headers, allow_redirects=False)
+        timeout = aiohttp.ClientTimeout(sock_connect=_SILENT_S, sock_read=_SILENT_S)
+        return session.get(url, headers=headers, allow_redirects=False, timeout=timeout)
 
     async def upload(self, address: str, content: bytes) -> None:
         """Send a file to its upload address. It is visible only after it is shared.

@@ -12,7 +12,7 @@ import aiohttp
 import structlog
 
 from connector.formatting.content import one_line
-from connector.slack_api.errors import Backoff, SlackCallFailed
+from connector.slack_api.errors import Backoff, SlackCallFailed, seconds_of
 from connector.slack_api.rate_limiter import CallSlot, Priority
 
 if TYPE_CHECKING:
@@ -43,7 +43,11 @@ class FileRefused(Exception):  # noqa: N818 - a fact about the file, shown to it
 
 
 class _Failed(Exception):  # noqa: N818
-    """An attempt failed for a reason that may pass."""
+    """An attempt failed for a reason that may pass, at the earliest after `retry_after_s`."""
+
+    def __init__(self, reason: str, retry_after_s: float | None = None) -> None:
+        super().__init__(reason)
+        self.retry_after_s = retry_after_s or 0.0
 
 
 async def download(client: SlackClient, file: SlackFile, to: Path, most_bytes: int, within_s: float) -> SlackFile:
@@ -65,7 +69,7 @@ async def download(client: SlackClient, file: SlackFile, to: Path, most_bytes: i
                     log.info("file.retry", file=file.id, error=str(e))
                     if attempt == _ATTEMPTS:
                         raise FileRefused("Slack did not send it. Please upload it again.") from e
-                    await asyncio.sleep(_PAUSE.delay_s(attempt))
+                    await asyncio.sleep(max(_PAUSE.delay_s(attempt), e.retry_after_s))
                 else:
                     return file
     except TimeoutError as e:
@@ -136,7 +140,7 @@ def _check(file: SlackFile, response: aiohttp.ClientResponse) -> None:
         FileRefused: it is not; a page to sign in shows that the token lacks a scope.
     """
     if response.status in _BUSY:
-        raise _Failed(str(response.status))
+        raise _Failed(str(response.status), seconds_of(response.headers.get("Retry-After")))
     if response.status in {HTTPStatus.NOT_FOUND, HTTPStatus.GONE}:
         raise FileRefused("it was deleted.")
     is_page = response.content_type in _HTML

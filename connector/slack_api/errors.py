@@ -138,11 +138,11 @@ def failure(method: str, error: SlackApiError) -> SlackCallFailed:
     word = str(data.get("error") or NO_ANSWER)
     if word != LIMITED:
         return SlackCallFailed(method, word, needed=str(data.get("needed") or ""))
-    return SlackCallFailed(method, word, _seconds(response.headers.get("Retry-After")))
+    return SlackCallFailed(method, word, seconds_of(response.headers.get("Retry-After")))
 
 
-def _seconds(header: str | None) -> float | None:
-    """Parse a `Retry-After` header, bounded by `_LONGEST_WAIT_S`; `None`: missing or invalid."""
+def seconds_of(header: str | None) -> float | None:
+    """Parse a `Retry-After` header, at most ten minutes; `None`: missing or invalid."""
     try:
         wait_s = float(header) if header is not None else math.nan
     except ValueError:

@@ -99,8 +99,9 @@ class Server:
 
 
 @asynccontextmanager
-async def slack(answer):
-    async with Server(answer).running() as server, aiohttp.ClientSession() as session:
+async def slack(answer, call_within_s=15.0):
+    timeout = aiohttp.ClientTimeout(total=call_within_s)
+    async with Server(answer).running() as server, aiohttp.ClientSession(timeout=timeout) as session:
         web_client = AsyncWebClient(token=TOKEN, base_url=f"{server.url}/api/", session=session)
         yield server, SlackClient(web_client, RateLimiter("T0LOCAL"))
 
@@ -127,6 +128,15 @@ async def cut(request, number):
     await response.prepare(request)
     await response.write(b"hel")
     request.transport.close()
+    return response
+
+
+async def slow(request, _):
+    response = web.StreamResponse(headers={"Content-Type": "text/plain"})
+    await response.prepare(request)
+    for letter in b"hello":
+        await response.write(bytes([letter]))
+        await asyncio.sleep(0.1)
     return response
 
 
@@ -213,6 +223,20 @@ async def test_a_file_that_takes_too_long_is_refused(tmp_path):
     async with slack(silent) as (server, client):
         with pytest.raises(FileRefused, match=r"within 0\.3 s"):
             await fetched(client, server, tmp_path, within_s=0.3)
+
+
+async def test_a_file_may_take_longer_than_a_call(tmp_path):
+    async with slack(slow, call_within_s=0.3) as (server, client):
+        assert await fetched(client, server, tmp_path) == b"hello"
+        assert len(server.tokens) == 1
+
+
+async def test_a_file_is_requested_again_when_the_retry_after_has_passed(tmp_path):
+    began_s = asyncio.get_running_loop().time()
+    limited = first(lambda: web.Response(status=429, headers={"Retry-After": "1"}))
+    async with slack(limited) as (server, client):
+        assert await fetched(client, server, tmp_path) == b"hello"
+    assert asyncio.get_running_loop().time() - began_s >= 1
 
 
 async def test_a_redirect_to_another_host_carries_no_token_there(tmp_path):
