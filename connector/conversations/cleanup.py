@@ -42,9 +42,9 @@ _MUTE = "mute"
 class Cleanup:
     """Removes run artifacts and posts notices in the background.
 
-    Pending cleanup is stored with the lease, so that the next owner can finish it. Inherited items are searched for
-    once late calls of earlier owners can no longer arrive: late status messages and all but the earliest copy of
-    duplicate posts are deleted. The rule is deterministic, so that concurrent cleanups agree.
+    Pending cleanup is stored with the lease, so that the next owner can finish it. Items that are inherited or had a
+    call of unknown outcome are searched for once late calls can no longer arrive: late status messages and all but the
+    earliest copy of duplicate posts are deleted. The rule is deterministic, so that concurrent cleanups agree.
     """
 
     def __init__(self, lease: ConversationLease, background: BackgroundTasks) -> None:
@@ -163,8 +163,9 @@ class Cleanup:
             self._recent.add(self._background.spawn(self._do(each, shown), self._tasks))
 
     async def _do(self, item: Item, shown: asyncio.Task[None] | None) -> None:
+        is_in_doubt = item.is_inherited
         if isinstance(item, Notice):
-            await self._post(item)
+            is_in_doubt = await self._post(item)
         elif isinstance(item, AnsweredRequest):
             await best_effort(self._background.client.retry_until_done(partial(self._settle, item)))
         else:
@@ -180,12 +181,12 @@ class Cleanup:
                 background.release_hourglass(item.channel, item.first_ts)
         if shown is not None:
             await asyncio.wait((shown,))
-        if item.is_inherited:
-            self._background.spawn(self._end_inherited(item), self._tasks)
+        if is_in_doubt:
+            self._background.spawn(self._end_in_doubt(item), self._tasks)
         else:
             self._drop(item)
 
-    async def _end_inherited(self, item: Item) -> None:
+    async def _end_in_doubt(self, item: Item) -> None:
         await self._undo_late_calls(item)
         self._drop(item)
 
@@ -193,19 +194,25 @@ class Cleanup:
         at = self.pending.index(item)
         self.pending = self.pending[:at] + self.pending[at + 1 :]
 
-    async def _post(self, notice: Notice) -> None:
-        """Post a notice, and return once Slack has accepted or rejected it."""
-        in_doubt = notice.is_inherited
+    async def _post(self, notice: Notice) -> bool:
+        """Post a notice until Slack has accepted or rejected it; return whether a second copy may arrive late."""
+        in_doubt = may_arrive = notice.is_inherited
+
+        def on_doubt() -> None:
+            nonlocal may_arrive
+            may_arrive = True
+            self.expect_late_calls()
 
         async def attempt() -> None:
             nonlocal in_doubt
             was_in_doubt, in_doubt = in_doubt, True  # a failed call may have posted it
             content, confirm = Content(escape(notice.text)), self._lease.confirm
             await self._background.client.post(
-                notice.place, content, notice.key, in_doubt=was_in_doubt, confirm=confirm
+                notice.place, content, notice.key, in_doubt=was_in_doubt, confirm=confirm, on_doubt=on_doubt
             )
 
         await best_effort(self._background.client.retry_until_done(attempt))
+        return may_arrive
 
     async def _settle(self, item: AnsweredRequest) -> None:
         """Show the answer to a request in place of its buttons."""
@@ -249,8 +256,7 @@ class Cleanup:
     async def _reply(self, entry: InboxEntry, notice: Notice) -> None:
         """Post a notice, which an earlier owner may have posted, then close its entry."""
         notice = replace(notice, is_inherited=self.is_inherited(entry))
-        await self._post(notice)
-        if notice.is_inherited:
+        if await self._post(notice):
             await self._undo_late_calls(notice)
         await self._lease.write(StateChanges(closed={entry.seq: "done"}))
 
@@ -260,7 +266,7 @@ class Cleanup:
         await self._lease.write(StateChanges(closed={entry.seq: "done"}))
 
     async def _undo_late_calls(self, item: Item) -> None:
-        """Wait until no late call of an earlier owner can arrive, then remove the effects of such calls."""
+        """Wait until no late call can arrive, then remove the effects of such calls."""
         self._to_search.append(item)
         while asyncio.get_running_loop().time() < (until_s := self._calls_late_until_s):  # it may be put off
             await self._background.sleep_until(until_s)

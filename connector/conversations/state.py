@@ -98,7 +98,7 @@ class ConversationState:
         self._late_closed = {}
         notices = self.notices_of_held()
         self.run = None
-        if run.stream.is_in_doubt:
+        if run.is_in_doubt:
             self.cleanup.expect_late_calls()
         await self.cleanup.end_run(
             closed, (run.artifacts, *run.requests.unsettled, *notices, *late), held_seq=inbox.held_seq

@@ -85,6 +85,8 @@ class Outbox:
         posts = lease.claim.posts if record.was_taken_over else {}
         self._known = set(posts)
         self.is_closed = _CLOSED in posts
+        # Whether a second copy of a post may arrive late.
+        self.is_in_doubt = False
         # All posts are delivered, and no more are accepted.
         self.is_finished = False
         # Each post with the task that stores it; `None`: stored by an earlier owner.
@@ -341,8 +343,11 @@ class Outbox:
         answer = self._answer_key(post) if post.by_agent and post.part.isdigit() else None
         post_once = partial(self._client.post, self._place, content, key, persona, answer=answer)
 
+        def on_doubt() -> None:
+            self.is_in_doubt = True
+
         async def send(*, in_doubt: bool) -> None:
-            ts = await post_once(slot=slot, confirm=confirm, in_doubt=in_doubt)
+            ts = await post_once(slot=slot, confirm=confirm, in_doubt=in_doubt, on_doubt=on_doubt)
             self._on_posted(post.part, ts)
 
         return await self._attempt(post, send)

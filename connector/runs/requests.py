@@ -90,8 +90,8 @@ class Requests:
 
     @property
     def unsettled(self) -> tuple[AnsweredRequest, ...]:
-        """The messages that do not show their answers yet, or that late edits of an earlier owner may change."""
-        is_inherited = self._record().was_taken_over
+        """The messages that do not show their answers yet, that late edits may change, or that have a late copy."""
+        is_inherited = self._record().was_taken_over or self._outbox.is_in_doubt
         return tuple(
             AnsweredRequest(self._record().first.message, self._post_key(each), each, is_inherited)
             for each in self._record().requests.values()

@@ -99,8 +99,8 @@ class RunStatus:
         self._changed, self._at_work = asyncio.Event(), asyncio.Event()
         self._is_plain = False
         self._replacements = 0
-        # Whether a post of unknown outcome may exist.
-        self._is_in_doubt = False
+        # Whether a copy of unknown ts may exist, or arrive late.
+        self.is_in_doubt = False
         self.is_suspended = False
         # Slack shows a run that waits for people as one that needs attention.
         self._is_waiting = False
@@ -130,7 +130,7 @@ class RunStatus:
             thread_ts=self._place.thread_ts or "",
             run_id=self._record.id,
             user=first.user,
-            is_inherited=self._record.was_taken_over or self._is_in_doubt,
+            is_inherited=self._record.was_taken_over,
             worker=self._place.worker,
         )
 
@@ -224,11 +224,14 @@ class RunStatus:
                 await self._keep_ts(posted_ts)
 
     async def _send(self, key: str) -> str:
+        def on_doubt() -> None:
+            self.is_in_doubt = True
+
         self._cancel_scope.check()
         post = partial(self._client.post, self._place, key=key, slot=self._slot, confirm=self._lease.confirm)
         in_doubt = self._record.was_taken_over  # an earlier owner may have posted it
         try:
-            return await post(self._content(), in_doubt=in_doubt)
+            return await post(self._content(), in_doubt=in_doubt, on_doubt=on_doubt)
         except SlackCallFailed as e:
             if e.decision is not RetryDecision.TOO_MUCH or self._is_plain:
                 raise
@@ -250,7 +253,6 @@ class RunStatus:
 
     def _give_up(self, failed: SlackCallFailed) -> None:
         log.warning("status.not_shown", conversation=self._place.conversation_id, error=str(failed))
-        self._is_in_doubt = self._is_in_doubt or failed.is_transient
         if failed.decision is RetryDecision.CONVERSATION_CLOSED:
             self._on_closed(failed.error)
 

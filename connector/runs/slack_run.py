@@ -301,7 +301,12 @@ class SlackRun:
     def artifacts(self) -> RunArtifacts:
         """The artifacts to remove when the run is over."""
         shown = self.status.artifacts
-        return replace(shown, streams=self.stream.left, is_inherited=shown.is_inherited or self.stream.is_in_doubt)
+        return replace(shown, streams=self.stream.left, is_inherited=shown.is_inherited or self.is_in_doubt)
+
+    @property
+    def is_in_doubt(self) -> bool:
+        """Whether calls of this process without a response may have left something in the thread, or still will."""
+        return self.stream.is_in_doubt or self.outbox.is_in_doubt or self.status.is_in_doubt
 
     def _on_posted(self, part: str, ts: str) -> None:
         self.requests.on_posted(part, ts)

@@ -68,12 +68,14 @@ _CUSTOMIZE = "chat:write.customize"
 class PendingCalls:
     """Checks around a call: `look` returns the result if the call already took effect, `confirm` raises to prevent it.
 
-    A call without `look` may take effect twice. A call `in_doubt` may already have taken effect.
+    A call without `look` may take effect twice. A call `in_doubt` may already have taken effect. `on_doubt` is called
+    after an attempt of unknown outcome: it may take effect later, when `look` no longer finds it.
     """
 
     look: Look | None = None
     in_doubt: bool = False
     confirm: Confirm | None = None
+    on_doubt: Callable[[], None] = lambda: None
 
 
 class ThreadHistory:
@@ -211,12 +213,14 @@ class SlackClient:
         slot: CallSlot | None = None,
         in_doubt: bool = False,
         confirm: Confirm | None = None,
+        on_doubt: Callable[[], None] = lambda: None,
         answer: AnswerKey | None = None,
     ) -> str:
         """Post a message exactly once and return its ts.
 
         `key` is the idempotency key, `answer` as in `answer_of`. A post `in_doubt` may already be in the thread, so it
         is looked up first. `confirm` is awaited right before each attempt; an exception from it prevents the attempt.
+        After `on_doubt` is called, another copy may arrive late.
         """
         slot = slot or CallSlot(run=place.conversation_id)
         arguments: Arguments = {
@@ -230,7 +234,7 @@ class SlackClient:
             arguments["thread_ts"] = place.thread_ts
         if persona is not None:
             arguments |= {"username": persona.name, "icon_emoji": persona.emoji}
-        once = PendingCalls(lambda: self._find(place, key), in_doubt, confirm)
+        once = PendingCalls(lambda: self._find(place, key), in_doubt, confirm, on_doubt)
         response = await self.call("chat.postMessage", arguments, slot, once=once)
         ts = str(response["ts"])
         # If the thread's root was deleted, Slack posts to the channel instead: delete that post.
@@ -427,6 +431,8 @@ class SlackClient:
             if e.error == LIMITED:
                 pause_s = _PAUSE_AFTER_LIMIT_S if e.retry_after_s is None else e.retry_after_s
                 await self._scheduler.pause(method, channel, pause_s)
+            elif e.is_transient:
+                once.on_doubt()
             raise
         self._observer.called(method, "ok")
         return response

@@ -13,12 +13,14 @@ from fake_web_api import FakeWebClient
 from virtual_time import in_virtual_time
 
 from connector.conversations.cleanup import Cleanup
-from connector.events import SlackMessage
+from connector.events import SlackMessage, ThreadAddress
+from connector.formatting.content import Content
 from connector.protocols import Claim, InboxEntry, StateChanges
 from connector.records import Notice, RunArtifacts, ThreadNotice, parse_run_record
 from connector.runs.background_tasks import BackgroundTasks
 from connector.slack_api.client import SlackClient
 from connector.slack_api.rate_limiter import RateLimiter
+from local_slack import DropBeforeCall, ErrorResponse
 from local_slack.workspace.messages import Body
 
 MESSAGE = SlackMessage("T1", "C1", "1.0", None, "U1", "look", (), direct=False)
@@ -216,6 +218,32 @@ async def test_the_earlier_copy_of_a_reply_to_a_stop_word_remains(process):
         await chat.slack.until(lambda _: len(thread.texts) == 3)
         check.set()
         await chat.slack.until(lambda _: [m.ts for m in thread.posts][1:] == [reply.ts])
+
+
+@pytest.mark.parametrize("fault", [DropBeforeCall(), ErrorResponse("internal_error")], ids=str)
+@pytest.mark.parametrize("late", ["status", "answer", "notice"])
+async def test_a_post_whose_failed_attempt_arrives_late_has_one_copy(process, client, late, fault):
+    async with process() as chat:
+        if late == "status":
+            chat.fail("chat.postMessage", fault)
+        thread = await chat.start_shown()
+        post = await thread.status()
+        if late == "notice":
+            await thread.run.answer("the answer", part=1)
+            await thread.shows("the answer")
+        if late != "status":
+            chat.fail("chat.postMessage", fault)
+            chat.hold("conversations.replies", times=1 + (late == "notice")).set()  # look-ups
+        check = chat.hold("conversations.replies")
+        await (thread.say("stop") if late == "notice" else thread.run.answer("the answer", part=1))
+        await check.reached.wait()
+        kept = [m.ts for m in thread.posts]
+        post = post if late == "status" else thread.posts[-1]
+        place = ThreadAddress(chat.slack.team_id, chat.general, thread.ts)
+        copy = await client.post(place, Content(post.text), post.metadata["event_payload"]["key"])
+        assert copy not in kept
+        check.set()
+        await chat.slack.until(lambda _: [m.ts for m in thread.posts] == kept)
 
 
 async def test_a_late_status_message_is_removed(process, slack):

@@ -13,9 +13,10 @@ import pytest
 from chat import Thread
 from hostile_texts import BREAKS, FRAMES, LEADS
 
-from connector.events import request_click_of
+from connector.events import ThreadAddress, request_click_of
+from connector.formatting.content import Content
 from connector.protocols import ALLOW, DENY, InboxEntry, PersonRequest
-from local_slack import ErrorResponse
+from local_slack import DropBeforeCall, ErrorResponse
 
 REQUEST = PersonRequest("call-1", "digest-1", "Allow rm?", "`rm -rf build`", "It deletes data")
 CHOOSE = ("request_choose_0", "request_choose_1")
@@ -110,6 +111,25 @@ async def test_later_clicks_are_told_who_was_first(chat):
     await asked.until_whispered("ben", "This was answered already: Allow, by Ana.")
     assert (await asked.answer).allows
     hold.set()
+
+
+async def test_the_copy_of_a_request_that_remains_shows_the_answer(process, client):
+    async with process(calls_late_s=0.1) as chat:
+        thread = await chat.start_shown()
+        chat.fail("chat.postMessage", DropBeforeCall())
+        again = chat.hold("chat.postMessage")
+        asked = Asked(thread)
+        await again.reached.wait()
+        key = json.loads(chat.calls("chat.postMessage")[-1]["arguments"]["metadata"])["event_payload"]["key"]
+        place = ThreadAddress(chat.slack.team_id, chat.general, thread.ts)
+        await client.post(place, Content("✋ Allow rm?"), key)  # the attempt that failed
+        again.set()
+        await chat.slack.until(lambda _: len(thread.posts) == 3)
+        asked.message = thread.posts[-1]
+        await asked.click()
+        await asked.answer
+        await thread.run.answer("the answer")
+        await chat.slack.until(lambda _: len(thread.posts) == 2 and "Ana allowed it" in str(thread.posts[0].blocks))
 
 
 async def test_two_people_have_to_allow_it_and_one_may_deny(chat):

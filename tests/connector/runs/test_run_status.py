@@ -268,15 +268,16 @@ async def test_a_run_without_a_status_message_answers(chat):
     [([DropBeforeCall()] * 3 + [DropAfterCall()], []), ([DropAfterCall()], [ServerError(503)] * 4)],
     ids=["at the last attempt", "and its look-up fails"],
 )
-async def test_a_status_message_whose_post_is_in_doubt_is_removed_at_the_end(chat, posts, lookups):
-    for fault in posts:
-        chat.fail("chat.postMessage", fault)
-    for fault in lookups:
-        chat.fail("conversations.replies", fault)
-    thread = await chat.start()
-    await thread.status()
-    await thread.run.answer("the answer")
-    await thread.shows("the answer")
+async def test_a_status_message_whose_post_is_in_doubt_is_removed_at_the_end(process, posts, lookups):
+    async with process(calls_late_s=0.1) as chat:
+        for fault in posts:
+            chat.fail("chat.postMessage", fault)
+        for fault in lookups:
+            chat.fail("conversations.replies", fault)
+        thread = await chat.start()
+        await thread.status()
+        await thread.run.answer("the answer")
+        await thread.shows("the answer")
 
 
 async def test_a_run_in_a_conversation_closed_to_the_bot_is_stopped(chat):
