@@ -378,6 +378,10 @@ def not_shared(names: Sequence[str], error: str) -> str:
     )
 
 
+def may_lack(names: Sequence[str]) -> str:
+    return f"⚠️ I may not have shared {', '.join(names)}. If this thread lacks it, please ask again."
+
+
 def closed(channel: str, error: str) -> str:
     """Return a direct message, in Slack's markup, for a person whose conversation the bot can no longer write to."""
     why = _CLOSED.get(error, f"Slack does not let me write there ({escape(error)}).")

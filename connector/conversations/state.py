@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from html import unescape
 from typing import TYPE_CHECKING
 
@@ -254,9 +255,9 @@ class ConversationState:
                 log.exception("post.unreadable", conversation=self.id, part=part)
         # Inherited: the previous owner may have posted some of them.
         pending = [
-            Notice(where, f"{run_id}:{post.part}:{number}", unescape(text), is_inherited=True)
+            Notice(where, f"{run_id}:{post.part}:{key}", unescape(text), is_inherited=True)
             for post in sorted(posts, key=lambda post: post.number)
-            for number, text in enumerate(post.texts)
+            for key, text in await asyncio.to_thread(post.as_texts)  # may take seconds
         ]
         await self.cleanup.end_run({}, (*pending, Notice(where, f"{run_id}:unreadable", texts.UNREADABLE_RUN)))
         entries = claim.entries

@@ -14,7 +14,6 @@ import structlog
 from connector import texts
 from connector.formatting.content import Content, section
 from connector.formatting.inline import escape
-from connector.formatting.markdown import markdown_to_slack
 from connector.formatting.native import fenced, native_markdown
 from connector.formatting.splitting import pieces
 from connector.protocols import StateChanges
@@ -213,8 +212,7 @@ class Outbox:
         if failed.error == NO_THREAD:
             return replace(post, texts=(), file="")
         # Stored before the first message is sent, so that the next owner continues with messages, too.
-        markdown = post.file if post.kind == uploads.ANSWER else fenced(post.file)
-        texts = await asyncio.to_thread(lambda: tuple(pieces(markdown_to_slack(markdown))))  # may take seconds
+        texts = await asyncio.to_thread(post.file_texts)  # may take seconds
         post = replace(post, texts=(*texts, *(post.texts if post.blocks else ())), file="")
         await self._lease.write(StateChanges(posts={post.part: asdict(post)}))
         return post

@@ -7,12 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import TypeAdapter
 
+from connector import texts
 from connector.events import FEEDBACK
 from connector.formatting.content import button, plain, section
 from connector.formatting.inline import escape, whole
 from connector.formatting.long_parts import without_long_parts
 from connector.formatting.markdown import markdown_to_slack
-from connector.formatting.native import MOST_CHARS, native_markdown
+from connector.formatting.native import MOST_CHARS, fenced, native_markdown
 from connector.formatting.splitting import PIECE_CHARS, pieces
 from connector.protocols import SharedFile  # noqa: TC001 - of a field that pydantic reads
 from connector.slack_api import uploads
@@ -64,6 +65,22 @@ class Post:
     shared: tuple[SharedFile, ...] = ()
     comment: str = ""
     canvas: str = ""
+
+    def as_texts(self) -> list[tuple[str, str]]:
+        """Return the messages, in Slack's markup, in place of all that it shows, with their keys within the post."""
+        if self.shared:
+            return [("refused", escape(texts.may_lack([each.name for each in self.shared])))]
+        if self.native:  # one message, which is found by this key if it is posted
+            return [("native", "\n\n".join(self.texts))]
+        shown = [(str(number), text) for number, text in enumerate(self.texts)]
+        if not self.file:
+            return shown
+        whole = [(f"file:{number}", text) for number, text in enumerate(self.file_texts())]
+        return [*whole, *(shown if self.blocks else ())]
+
+    def file_texts(self) -> list[str]:
+        """Return the messages in place of the file."""
+        return pieces(markdown_to_slack(self.file if self.kind == uploads.ANSWER else fenced(self.file)))
 
 
 _POST = TypeAdapter(Post)

@@ -9,8 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from connector import texts
-from connector.events import SlackMessage
-from connector.protocols import InboxEntry, StateChanges, ThreadFacts, change_fact
+from connector.events import SlackMessage, ThreadAddress
+from connector.formatting.content import Content
+from connector.protocols import InboxEntry, SharedFile, StateChanges, ThreadFacts, change_fact
 from connector.records import PendingMessage, RunRecord
 from connector.runs.inbox import Inbox
 
@@ -54,6 +55,20 @@ async def test_an_unreadable_run_is_abandoned_and_its_readable_posts_are_sent(pr
         expected = [*(["a &lt; b"] if posts else []), texts.UNREADABLE_RUN]
         await chat.slack.until(lambda _: sorted(thread.texts) == sorted(expected))
         await chat.start()
+
+
+async def test_the_files_and_blocks_of_an_unreadable_run_are_in_messages(process, thread, stored, client):
+    message = {"by_agent": True, "texts": ["summary"]}
+    block, file = {**message, "number": 1, "native": "# Plan"}, {**message, "number": 2, "file": "**whole** " * 1000}
+    shared = {**message, "number": 3, "texts": [], "shared": [asdict(SharedFile("F1", "a&b.png", "", "d"))]}
+    await stored(StateChanges(run={"id": "r"}, posts={"1": block, "2": file, "3": shared, "4": {**block, "number": 4}}))
+    place = ThreadAddress(thread.chat.slack.team_id, thread.chat.general, thread.ts)
+    await client.post(place, Content("# Plan"), "r:1:native")
+    async with process() as chat:
+        missing = "⚠️ I may not have shared a&amp;b.png. If this thread lacks it, please ask again."
+        expected = sorted(["# Plan", missing, "summary", texts.UNREADABLE_RUN])
+        await chat.slack.until(lambda _: sorted(t for t in thread.texts if "*whole*" not in t) == expected)
+        await chat.slack.until(lambda _: sum(text.count("*whole*") for text in thread.texts) == 1000)
 
 
 async def test_a_run_whose_first_message_has_an_invalid_ts_is_abandoned(process, thread, stored, earlier_run):
