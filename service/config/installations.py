@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from service.config.section import Section
-from service.config.slack import BotId, ChannelId, SlackConfig, UserId, WorkspaceId, checked_id
+from service.config.slack import AllowedChannels, AllowedUsers, BotId, SlackConfig, WorkspaceId, checked_id
 
 # Paths of the pages of an installation.
 INSTALL, RETURN = "/slack/install", "/slack/oauth_redirect"
@@ -36,8 +36,8 @@ class WorkspaceRules(Section):
     """
 
     instances: tuple[str, ...] = ()
-    users: frozenset[UserId] | None = Field(default=None, min_length=1)
-    channels: frozenset[ChannelId] | None = Field(default=None, min_length=1)
+    users: AllowedUsers = None
+    channels: AllowedChannels = None
     external: bool = False
     guests: Literal["allow", "deny"] = "allow"
     bots: frozenset[BotId] = frozenset()

@@ -51,6 +51,18 @@ BotId = Annotated[
 ]
 
 
+def _is_no_blank(given: Any) -> Any:
+    # A list whose lines are all commented out must not give access to all users.
+    if given is None:
+        raise ValueError("is blank")
+    return given
+
+
+# `None`: all.
+AllowedUsers = Annotated[frozenset[UserId] | None, Field(min_length=1), BeforeValidator(_is_no_blank)]
+AllowedChannels = Annotated[frozenset[ChannelId] | None, Field(min_length=1), BeforeValidator(_is_no_blank)]
+
+
 def _imported(given: object) -> object:
     """Return the function with a name such as `my_package.slack:register`."""
     if not isinstance(given, str) or not _FUNCTION.fullmatch(given):
@@ -123,8 +135,8 @@ class SlackConfig(Section):
 
     transport: Literal["socket", "http"] = "socket"
     listen: str = "127.0.0.1:3000"
-    users: frozenset[UserId] | None = Field(default=None, min_length=1)
-    channels: frozenset[ChannelId] | None = Field(default=None, min_length=1)
+    users: AllowedUsers = None
+    channels: AllowedChannels = None
     external: bool = False
     guests: Literal["allow", "deny"] = "allow"
     bots: frozenset[BotId] = frozenset()
@@ -150,14 +162,6 @@ class SlackConfig(Section):
         if not re.fullmatch(r":?[a-z0-9_+'-]+:?", name):
             raise ValueError("must be the name of an emoji, such as `x` or `octagonal_sign`")
         return name.strip(":")
-
-    @field_validator("users", "channels", mode="before")
-    @classmethod
-    def _is_no_blank(cls, given: Any) -> Any:
-        # A list whose lines are all commented out must not give access to all users.
-        if given is None:
-            raise ValueError("is blank")
-        return given
 
     @field_validator("listen")
     @classmethod

@@ -93,6 +93,11 @@ def test_any_invalid_file_is_a_config_error_of_one_line(load, text):
         ("idle_evict_s: 0", "idle_evict_s: must be more than 0."),
         ("shutdown_grace_s: -1", "shutdown_grace_s: must be 0 or more."),
         ("shutdown_grace_s: .inf", "shutdown_grace_s: must be a number."),
+        (
+            "installations: {settings: {T012AB3CD: {users: }}}",
+            "installations.settings.T012AB3CD.users: is blank; give it a value, or leave the key out.",
+        ),
+        ("installations: {settings: {T012AB3CD: {channels: }}}", "installations.settings.T012AB3CD.channels: is blank"),
         ("lease_s: 1.5", "lease_s: must be 2 or more."),
         ("lease_s: 61", "lease_s: must be 60 or less."),
         ("lease_s: soon", "lease_s: must be a number."),
