@@ -367,11 +367,12 @@ def team_of(body: dict[str, Any]) -> str:
     """Return the workspace of the installation that a payload is for; blank: it names none.
 
     An event is for its first authorization. A click is for the workspace of the app's view or message; the person may
-    be in another one.
+    be in another one. An action on a message is for the workspace of the person: the message can be anyone's.
     """
     event, view, message = (body.get(name) for name in ("event", "view", "message"))
     authorizations = [each for each in body.get("authorizations") or () if isinstance(each, dict)]
-    named: list[tuple[Any, str]] = [(view, "app_installed_team_id"), (message, "team"), (body.get("team"), "id")]
+    of_app = None if body.get("type") == "message_action" else message
+    named: list[tuple[Any, str]] = [(view, "app_installed_team_id"), (of_app, "team"), (body.get("team"), "id")]
     if isinstance(event, dict):
         named = [(authorizations[0] if authorizations else None, "team_id"), (body, "context_team_id")]
     for where, name in (*named, (body, "team_id")):

@@ -91,6 +91,7 @@ def event(team, *, of_org="", kind="message", **more):
 
 CLICKS = {
     "message": {"type": "block_actions", "team": {"id": "T2"}, "message": {"team": "T1"}},
+    "action": {"type": "message_action", "team": {"id": "T1"}, "message": {"team": "T2"}},
     "view": {"type": "view_submission", "team": {"id": "T2"}, "view": {"app_installed_team_id": "T1"}},
     "command": {"command": "/alpha", "team_id": "T1"},
 }
