@@ -5,12 +5,15 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, replace
 from hashlib import sha256
-from typing import Annotated, Any, Literal, Self
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
 from pydantic import AfterValidator
 
 from connector.message_text import SlackFile, read, read_for_edits
 from connector.protocols import ALLOW, DENY
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 # Subtypes of posts: none, a shared file, a reply "also sent to the channel", and a post by an app under another name.
 _SUBTYPES_OF_POSTS = (None, "file_share", "thread_broadcast", "bot_message")
@@ -535,7 +538,7 @@ def moment_of(event: dict[str, Any]) -> str:
     return checked_ts(event.get("event_ts") or event["ts"])
 
 
-def edited_ts_of(found: dict[str, Any]) -> str:
+def edited_ts_of(found: Mapping[str, Any]) -> str:
     """Return the ts of the last edit of a message from Slack's history; blank: never edited."""
     edited = found.get("edited")
     ts = edited.get("ts") if isinstance(edited, dict) else None

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import json
+import math
 import time
+from functools import partial
 from typing import TYPE_CHECKING, Any
+
+from connector.events import edited_ts_of
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Mapping
@@ -18,6 +22,8 @@ _MOST_CHANNELS = 100_000
 _MOST_BYTES = 16_000
 _DAY_S = 86_400.0
 _CHANNELS = "received"
+# A message with this key is a deleted one.
+_DELETED = "deleted"
 
 
 class StoredMessages:
@@ -42,20 +48,16 @@ class StoredMessages:
         self._listed: set[str] = set()
 
     async def put(self, team: str, channel: str, message: Mapping[str, Any]) -> None:
-        """Store a message, in place of an earlier version; blocks and attachments of a very large one are left out."""
-        place = f"{team}:{channel}"
-        if place not in self._listed:
-            await self._retry.call(lambda: self._store.put_document(_CHANNELS, place, {}, _MOST_CHANNELS))
-            self._listed.add(place)
+        """Store a version of a message; see the protocol. Blocks and attachments of a very large one are left out."""
         if len(json.dumps(message)) > _MOST_BYTES:
             text = str(message.get("text") or "")[: _MOST_BYTES // 2]
             large = ("blocks", "attachments", "files", "metadata")
             message = {**{name: value for name, value in message.items() if name not in large}, "text": text}
-        await self._retry.call(lambda: self._store.put_document(_collection(place), str(message["ts"]), message, MOST))
+        await self._put(f"{team}:{channel}", message)
 
     async def delete(self, team: str, channel: str, ts: str) -> None:
-        """Delete a message, if it is stored."""
-        await self._retry.call(lambda: self._store.delete_document(_collection(f"{team}:{channel}"), ts))
+        """Delete a message, and store that it was deleted; see the protocol."""
+        await self._put(f"{team}:{channel}", {"ts": ts, _DELETED: True})
 
     async def of_channel(self, team: str, channel: str) -> list[dict[str, Any]]:
         """Return the messages of a channel and its threads, oldest first."""
@@ -87,13 +89,34 @@ class StoredMessages:
                 if float(name) < before_s:
                     await self._store.delete_document(_collection(place), name)
 
+    async def _put(self, place: str, message: Mapping[str, Any]) -> None:
+        """Store a version of a message, unless a later one is stored."""
+        if place not in self._listed:
+            await self._retry.call(lambda: self._store.put_document(_CHANNELS, place, {}, _MOST_CHANNELS))
+            self._listed.add(place)
+        collection, ts, known = _collection(place), str(message["ts"]), dict[str, Any]()
+        replace = partial(self._store.replace_document, collection, ts)
+        while not await self._retry.call(partial(replace, known, message, MOST)):
+            found = (await self._retry.call(lambda: self._store.documents(collection))).get(ts, {})
+            if _version_s(found) > _version_s(message):
+                return
+            if found == known:  # the stored one is unreadable
+                await self._retry.call(lambda: self._store.delete_document(collection, ts))
+            known = found
+
     async def _of(self, place: str) -> list[dict[str, Any]]:
         found = await self._retry.call(lambda: self._store.documents(_collection(place)))
         before_s = self._before_s(place)
-        return [found[ts] for ts in sorted(found, key=float) if float(ts) >= before_s]
+        return [found[ts] for ts in sorted(found, key=float) if float(ts) >= before_s and _DELETED not in found[ts]]
 
     def _before_s(self, place: str) -> float:
         return self._now_s() - min(self._days_of(place), MOST_DAYS) * _DAY_S
+
+
+def _version_s(message: Mapping[str, Any]) -> float:
+    """Return when a version of a message was made; 0: it was never edited."""
+    is_last = _DELETED in message or message.get("subtype") == "tombstone"
+    return math.inf if is_last else float(edited_ts_of(message) or 0)
 
 
 def _collection(place: str) -> str:

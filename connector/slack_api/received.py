@@ -25,10 +25,10 @@ class ReceivedMessages(Protocol):
     """The messages that events brought, by channel. All methods raise StoreError."""
 
     async def put(self, team: str, channel: str, message: Mapping[str, Any]) -> None:
-        """Store a message, in place of an earlier version of it."""
+        """Store a version of a message, unless a later one is stored, or the message was deleted."""
 
     async def delete(self, team: str, channel: str, ts: str) -> None:
-        """Delete a message, if it is stored."""
+        """Delete a message; no version of it is stored later. Slack delivers events again, and in any order."""
 
     async def of_channel(self, team: str, channel: str) -> list[dict[str, Any]]:
         """Return the messages of a channel and its threads, oldest first."""
@@ -76,16 +76,23 @@ class ReceivedHistory(ThreadHistory):
         if event.get("type") != "message" or not isinstance(channel, str) or is_direct(channel):
             return
         if subtype == "message_deleted":
+            before = event.get("previous_message")
+            if isinstance(before, dict) and before.get("metadata") and self._is_status(before):
+                return
             await self._stored.delete(self._team, channel, checked_ts(event.get("deleted_ts")))
             return
         message = event.get("message") if subtype == "message_changed" else event
         if not isinstance(message, dict):
             return
         checked_ts(message.get("ts"))
-        if message.get("user") == self._bot_user and answer_of(message) is None:  # status messages and the like
+        if self._is_status(message):
             return
         kept = {name: value for name, value in message.items() if name not in _OMITTED}
         await self._stored.put(self._team, channel, kept)
+
+    def _is_status(self, message: Message) -> bool:
+        """Return whether a message is a status message of the bot or the like, which is not stored."""
+        return message.get("user") == self._bot_user and answer_of(message) is None
 
 
 def _is_broadcast(message: Message) -> bool:

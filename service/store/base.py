@@ -269,11 +269,12 @@ class RunStore(Protocol):
         ...
 
     async def replace_document(
-        self, collection: str, name: str, known: Mapping[str, Any], data: Mapping[str, Any]
+        self, collection: str, name: str, known: Mapping[str, Any], data: Mapping[str, Any], most: int | None = None
     ) -> bool:
         """Store a document in place of exactly the known one; return whether the collection has it now.
 
-        If nothing is known (`{}`), the document is stored only if there is none with this name.
+        If nothing is known (`{}`), the document is stored only if there is none with this name, and the oldest ones are
+        deleted if there are more than `most`.
         """
         ...
 

@@ -351,18 +351,23 @@ class SqliteRunStore:
         file.execute(_TRIM_DOCUMENTS, (collection, most))
 
     @via(Database.write)
-    def replace_document(
+    def replace_document(  # noqa: PLR0913, PLR0917 - the last one has a default
         self,
         file: sqlite3.Connection,
         collection: str,
         name: str,
         known: Mapping[str, Any],
         data: Mapping[str, Any],
+        most: int | None = None,
     ) -> bool:
         arguments = (as_json(data), collection, name, as_json(known))
         if file.execute(_REPLACE_DOCUMENT, arguments).fetchall():
             return True
-        return not known and bool(file.execute(_ADD_DOCUMENT, (collection, name, as_json(data))).fetchall())
+        if known or not file.execute(_ADD_DOCUMENT, (collection, name, as_json(data))).fetchall():
+            return False
+        if most is not None:
+            file.execute(_TRIM_DOCUMENTS, (collection, most))
+        return True
 
     @via(Database.read)
     def documents(self, file: sqlite3.Connection, collection: str) -> dict[str, dict[str, Any]]:

@@ -5,9 +5,20 @@ from __future__ import annotations
 import json
 import re
 import signal
+import time
+from contextlib import aclosing
+from itertools import permutations
 
 import pytest
 from service_process import run_command
+from slack_sdk.web.async_client import AsyncWebClient
+
+from connector.slack_api.client import SlackClient
+from connector.slack_api.rate_limiter import RateLimiter
+from connector.slack_api.received import ReceivedHistory
+from orchestrator_interactive.storage.retry import StoreRetryPolicy
+from service.received import StoredMessages
+from service.store import open_run_store
 
 FILE = """
 instances: {alpha: {persona: {name: Alpha, emoji: ":owl:"}}}
@@ -68,3 +79,28 @@ async def test_a_thread_is_read_without_a_call_also_after_a_kill(serve, slack, e
     erased = await run_command("people", "erase", "--yes", *person, env=kept(given))
     assert erased.code == 0, erased.output
     assert "a message elsewhere" not in (await run_command("people", "export", *person, env=kept(given))).output
+
+
+@pytest.mark.parametrize("is_deleted", [False, True])
+async def test_events_in_any_order_and_repeated_ones_leave_the_last_version(url, is_deleted):
+    begun_s = time.time() - 60
+
+    def events(channel):
+        post = {"type": "message", "channel": channel, "user": "U1", "ts": f"{begun_s:.6f}", "text": "first"}
+        yield post
+        for number, text in enumerate(("second", "third"), 1):
+            version = {**post, "text": text, "edited": {"user": "U1", "ts": f"{begun_s + number:.6f}"}}
+            yield {"type": "message", "subtype": "message_changed", "channel": channel, "message": version}
+        if is_deleted:
+            gone = {"deleted_ts": post["ts"], "previous_message": version}
+            yield {"type": "message", "subtype": "message_deleted", "channel": channel, **gone}
+
+    async with aclosing(await open_run_store(url)) as store, RateLimiter("") as limiter:
+        received = StoredMessages(store, StoreRetryPolicy())
+        history = ReceivedHistory(SlackClient(AsyncWebClient(), limiter), received, "T1", "UBOT")
+        for number, order in enumerate(permutations(range(4 if is_deleted else 3))):
+            came = list(events(f"C{number}"))
+            for each in (*order, *order):
+                await history.receive(came[each])
+            found = [each["text"] for each in await history.known(f"C{number}", None)]
+            assert found == ([] if is_deleted else ["third"]), order

@@ -378,3 +378,7 @@ async def a_collection_keeps_the_latest_documents(store: RunStore) -> None:
     for number in range(5):
         await store.put_document("runs", f"{number}", {"number": number}, most=3)
     assert list(await store.documents("runs")) == ["4", "3", "2"]
+    assert await store.replace_document("runs", "5", {}, {"number": 5})
+    assert list(await store.documents("runs")) == ["5", "4", "3", "2"]
+    assert await store.replace_document("runs", "6", {}, {"number": 6}, most=3)
+    assert list(await store.documents("runs")) == ["6", "5", "4"]

@@ -343,35 +343,48 @@ redis.call('SET', KEYS[5], ARGV[3], 'EX', 60)
 return 1
 """)
 
+_APPEND = """
+-- Make a name the latest one, and delete the oldest documents if there are more than `most`.
+local function append(name, most)
+    local last = redis.call('ZRANGE', KEYS[2], -1, -1, 'WITHSCORES')
+    redis.call('ZADD', KEYS[2], tonumber(last[2] or '0') + 1, name)
+    local over = redis.call('ZCARD', KEYS[2]) - (tonumber(most) or math.huge)
+    if over > 0 then
+        for _, oldest in ipairs(redis.call('ZRANGE', KEYS[2], 0, over - 1)) do
+            redis.call('HDEL', KEYS[1], oldest)
+        end
+        redis.call('ZREMRANGEBYRANK', KEYS[2], 0, over - 1)
+    end
+end
+"""
+
 # KEYS: the documents of a collection by name, and their names in the order of writing. ARGV: name and data of a
 # document; the greatest number of documents.
-PUT_DOCUMENT = RedisScript("""
+PUT_DOCUMENT = RedisScript(
+    _APPEND
+    + """
 redis.call('HSET', KEYS[1], ARGV[1], ARGV[2])
-local last = redis.call('ZRANGE', KEYS[2], -1, -1, 'WITHSCORES')
-redis.call('ZADD', KEYS[2], tonumber(last[2] or '0') + 1, ARGV[1])
-local over = redis.call('ZCARD', KEYS[2]) - tonumber(ARGV[3])
-if over > 0 then
-    for _, name in ipairs(redis.call('ZRANGE', KEYS[2], 0, over - 1)) do
-        redis.call('HDEL', KEYS[1], name)
-    end
-    redis.call('ZREMRANGEBYRANK', KEYS[2], 0, over - 1)
-end
+append(ARGV[1], ARGV[3])
 return 1
-""")
+"""
+)
 
-# KEYS: as before. ARGV: name of a document, its known data, and the new ones. Returns 1 if it has the new ones now.
-REPLACE_DOCUMENT = RedisScript("""
+# KEYS: as before. ARGV: name of a document, its known data, the new ones, and the greatest number of documents or a
+# blank. Returns 1 if it has the new ones now.
+REPLACE_DOCUMENT = RedisScript(
+    _APPEND
+    + """
 local data = redis.call('HGET', KEYS[1], ARGV[1])
 if not data and ARGV[2] == '{}' then
-    local last = redis.call('ZRANGE', KEYS[2], -1, -1, 'WITHSCORES')
-    redis.call('ZADD', KEYS[2], tonumber(last[2] or '0') + 1, ARGV[1])
+    append(ARGV[1], ARGV[4])
     data = ARGV[2]
 end
 if data == ARGV[2] then
     redis.call('HSET', KEYS[1], ARGV[1], ARGV[3])
 end
 return (data == ARGV[2] or data == ARGV[3]) and 1 or 0
-""")
+"""
+)
 
 # KEYS: as before. Returns names and data, the latest first.
 DOCUMENTS = RedisScript("""

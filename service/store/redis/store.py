@@ -207,9 +207,9 @@ class RedisRunStore(RedisIndex):
         await self._client.run(scripts.PUT_DOCUMENT, _of_documents(collection), [name, as_json(data), most])
 
     async def replace_document(
-        self, collection: str, name: str, known: Mapping[str, Any], data: Mapping[str, Any]
+        self, collection: str, name: str, known: Mapping[str, Any], data: Mapping[str, Any], most: int | None = None
     ) -> bool:
-        arguments = [name, as_json(known), as_json(data)]
+        arguments = [name, as_json(known), as_json(data), "" if most is None else most]
         return bool(await self._client.run(scripts.REPLACE_DOCUMENT, _of_documents(collection), arguments))
 
     async def documents(self, collection: str) -> dict[str, dict[str, Any]]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import sys
 from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping
 from contextlib import suppress
@@ -88,10 +89,14 @@ class RunTable:
         for oldest in list(documents)[:-most]:
             del documents[oldest]
 
-    def replace_document(self, collection: str, name: str, known: Mapping[str, Any], data: Mapping[str, Any]) -> bool:
+    def replace_document(
+        self, collection: str, name: str, known: Mapping[str, Any], data: Mapping[str, Any], most: int = sys.maxsize
+    ) -> bool:
         documents = self.collections[collection]
         if documents.get(name, {}) == known:
             documents[name] = dict(data)
+            for oldest in list(documents)[:-most]:
+                del documents[oldest]
         return documents.get(name) == data
 
     def documents(self, collection: str) -> dict[str, dict[str, Any]]:
