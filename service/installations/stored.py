@@ -17,6 +17,7 @@ from slack_sdk.oauth.installation_store.async_installation_store import AsyncIns
 from slack_sdk.oauth.state_store.async_state_store import AsyncOAuthStateStore
 
 from connector.setup import Installation, NotInstalled
+from connector.slack_api.errors import failure
 from service.vault import Sealed
 
 if TYPE_CHECKING:
@@ -130,7 +131,7 @@ class StoredInstallations(AsyncInstallationStore):
                 token = self._vault.open(document["sealed"], _place(installation_id))["token"]
                 await self._web.auth_test(token=token)
             except SlackApiError as e:
-                if e.response["error"] not in _ENDED:
+                if failure("auth.test", e).error not in _ENDED:
                     raise
             except Sealed:
                 pass
@@ -156,7 +157,7 @@ class StoredInstallations(AsyncInstallationStore):
             given = {"token": str(answer["access_token"]), "refresh": str(answer["refresh_token"])}
             until_s = self._now_s() + float(answer["expires_in"])
         except (SlackApiError, aiohttp.ClientError, OSError, KeyError, TypeError, ValueError) as e:
-            problem = str(e.response["error"]) if isinstance(e, SlackApiError) else type(e).__name__
+            problem = failure("oauth.v2.access", e).error if isinstance(e, SlackApiError) else type(e).__name__
             log.error("installation.not_renewed", installation=installation_id, problem=problem)  # noqa: TRY400 - tokens
             return tokens["token"]
         while (document := (await self._fresh()).get(installation_id)) is not None:

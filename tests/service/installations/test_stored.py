@@ -8,11 +8,12 @@ from contextlib import aclosing
 
 import pytest
 from installing import calls, code_of
+from slack_sdk.errors import SlackApiError
 from slack_sdk.oauth.installation_store import Installation as SlackInstallation
 from slack_sdk.web.async_client import AsyncWebClient
 
 from connector.setup import Installation, NotInstalled
-from local_slack import BlockUntil, ErrorResponse, LocalSlack
+from local_slack import BlockUntil, ErrorResponse, LocalSlack, ServerError
 from local_slack import Client as SlackApp
 from orchestrator_interactive.storage.retry import StoreRetryPolicy
 from service.config.credentials import Client
@@ -144,10 +145,11 @@ async def test_a_renewal_is_stored_although_its_caller_is_cancelled_and_others_w
     assert await is_valid(slack, renewed)
 
 
-async def test_a_renewal_that_slack_refuses_is_repeated_after_a_minute(stored, slack, clock):
+@pytest.mark.parametrize("fault", [ErrorResponse("internal_error"), ServerError(503)])
+async def test_a_renewal_that_slack_refuses_is_repeated_after_a_minute(stored, slack, clock, fault):
     first = await stored.token(slack.team_id)
     clock.now_s += LIFE_S - 7_000
-    slack.faults.next("oauth.v2.access", ErrorResponse("internal_error"))
+    slack.faults.next("oauth.v2.access", fault)
     assert await stored.token(slack.team_id) == first
     clock.now_s += 11
     assert await stored.token(slack.team_id) == first
@@ -178,6 +180,9 @@ async def test_an_end_removes_an_installation_whose_token_slack_refuses(stored, 
     assert list(await stored.all()) == [Installation(slack.team_id)]
     [listed] = await stored.listed()
     assert (listed.name, listed.by) == ("Playground", slack.person("ana").id)
+    slack.faults.next("auth.test", ServerError(503))
+    with pytest.raises(SlackApiError):
+        await stored.end(slack.team_id)
     slack.uninstall()
     await stored.end(slack.team_id)
     assert list(await stored.all()) == []
