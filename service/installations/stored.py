@@ -7,7 +7,6 @@ import base64
 import math
 import secrets
 import time
-from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import aiohttp
@@ -34,8 +33,8 @@ if TYPE_CHECKING:
 log = structlog.get_logger(__name__)
 
 STATE_S = 600.0
-# Most installations of one service.
-MOST = 5_000
+# Most installations of one service, and used states that are stored.
+MOST, _MOST_STATES = 5_000, 10_000
 # Slack's errors for the token of an ended installation.
 _ENDED = {"account_inactive", "invalid_auth", "token_expired", "token_revoked"}
 # A token is renewed so long before its end; while one process renews it, the others wait.
@@ -232,7 +231,8 @@ class StoredInstallations(AsyncInstallationStore):
 class StoredStates(AsyncOAuthStateStore):
     """The states of installations in progress: each is valid once, for ten minutes, at any replica.
 
-    A state is its encrypted time. Only used ones are stored, so that no request displaces the states of others.
+    A state is its encrypted time. Only used ones are stored, so that no request displaces the states of others; beyond
+    a bound, the earliest used ones are forgotten. A state is of use only in the browser that has its cookie.
     """
 
     def __init__(
@@ -254,15 +254,13 @@ class StoredStates(AsyncOAuthStateStore):
             given = self._vault.open(base64.urlsafe_b64decode(f"{state}===").decode(), _STATES)
         except (Sealed, ValueError):
             return False
-        now_s, used = self._now_s(), {"until_s": given["until_s"]}
-        if given["until_s"] < now_s:
+        if given["until_s"] < self._now_s():
             return False
-        for name, each in (await self._retry.call(lambda: self._store.documents(_STATES))).items():
-            if each["until_s"] < now_s:
-                await self._retry.call(partial(self._store.delete_document, _STATES, name))
-            elif name == given["id"]:
-                return False
-        return await self._retry.call(lambda: self._store.replace_document(_STATES, given["id"], {}, used))
+        # Random: the store takes the same data for a repeated call.
+        used = {"use": secrets.token_urlsafe(_STATE_BYTES)}
+        return await self._retry.call(
+            lambda: self._store.replace_document(_STATES, given["id"], {}, used, _MOST_STATES)
+        )
 
 
 def _place(installation_id: str) -> str:

@@ -208,9 +208,21 @@ async def test_a_command_renews_no_token(stored, replica, slack, clock):
 
 
 async def test_a_state_is_valid_once_and_for_ten_minutes_at_every_replica(store, clock):
-    here, there = (StoredStates(store, StoreRetryPolicy(), Vault({"k1": OLD}), clock) for _ in range(2))
-    state, late = await here.async_issue(), await here.async_issue()
-    assert sorted(await asyncio.gather(*(each.async_consume(state) for each in (here, there)))) == [False, True]
+    class AtOnce:
+        """Two uses that are stored once both are about to be."""
+
+        documents = store.documents
+        both = asyncio.Barrier(2)
+
+        async def replace_document(self, *arguments):
+            await self.both.wait()
+            return await store.replace_document(*arguments)
+
+    first, second, there = (
+        StoredStates(each, StoreRetryPolicy(), Vault({"k1": OLD}), clock) for each in (AtOnce(), AtOnce(), store)
+    )
+    state, late = await there.async_issue(), await there.async_issue()
+    assert sorted(await asyncio.gather(first.async_consume(state), second.async_consume(state))) == [False, True]
     assert not await there.async_consume(state)
     assert not await there.async_consume("guess")
     clock.now_s += 601
