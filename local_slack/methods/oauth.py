@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 import binascii
-from secrets import compare_digest
+import secrets
 from typing import TYPE_CHECKING
 
 from local_slack.methods.calls import page_of
@@ -74,25 +74,25 @@ def _check_client(args: Arguments, client: tuple[str, str], installations: Insta
     given_id, given_secret = args.text("client_id") or client[0], args.text("client_secret") or client[1]
     if known is None or given_id != known.id:
         raise SlackRefused("invalid_client_id")
-    if not compare_digest(given_secret.encode(), known.secret.encode()):
+    if not secrets.compare_digest(given_secret.encode(), known.secret.encode()):
         raise SlackRefused("bad_client_secret")
 
 
 def _access(args: Arguments, installations: Installations, app: App) -> Json:
+    is_for_bot = True
     match args.text("grant_type") or "authorization_code":
         case "authorization_code":
-            place, person = installations.exchange(args.text("code") or "", args.text("redirect_uri"))
+            code, uri = args.text("code") or "", args.text("redirect_uri")
+            place, person, is_for_bot = installations.exchange(code, uri)
         case "refresh_token":
             place, person = installations.refresh(args.text("refresh_token") or ""), ""
         case _:
             raise SlackRefused("invalid_grant_type")
-    more = {"authed_user": {"id": person}} if person else {}
-    scope = ",".join(sorted(app.scopes))
-    return {
-        "app_id": app.bot.app_id,
-        "scope": scope,
-        "token_type": "bot",
-        "incoming_webhook": None,
-        **more,
-        **installations.given(place),
-    }
+    answer: Json = {"app_id": app.bot.app_id, "incoming_webhook": None}
+    if person:
+        answer["authed_user"] = {"id": person}
+    if is_for_bot:
+        answer["scope"] = ",".join(sorted(app.scopes))
+    else:
+        answer["authed_user"] |= {"access_token": f"xoxp-{secrets.token_hex(16)}", "token_type": "user"}
+    return answer | installations.given(place, is_for_bot=is_for_bot)

@@ -45,10 +45,11 @@ class AuthorizePage:
         if problem := self._problem(request.query):
             return _page(400, f"<h1>Something went wrong</h1><p>{html.escape(problem)}</p>")
         places = "".join(f"<option value='{place}'>{html.escape(name)}</option>" for place, name in self._names.items())
-        scopes = "".join(f"<li>{html.escape(scope)}</li>" for scope in request.query["scope"].split(","))
+        named = request.query.get("scope") or request.query["user_scope"]
+        scopes = "".join(f"<li>{html.escape(scope)}</li>" for scope in named.split(","))
         hidden = "".join(
             f"<input type=hidden name={name} value='{html.escape(request.query.get(name, ''))}'>"
-            for name in ("client_id", "scope", "state", "redirect_uri")
+            for name in ("client_id", "scope", "user_scope", "state", "redirect_uri")
         )
         name = html.escape(self._app.bot.real_name)
         return _page(
@@ -68,7 +69,8 @@ class AuthorizePage:
             return _page(400, f"<h1>Something went wrong</h1><p>{html.escape(problem)}</p>")
         uri, answer = given["redirect_uri"], {"state": given.get("state", "")}
         if given.get("answer") == "allow":
-            answer["code"] = self._installations.authorize(place, self._people[place][0].id, uri)
+            person, is_for_bot = self._people[place][0].id, bool(given.get("scope"))
+            answer["code"] = self._installations.authorize(place, person, uri, is_for_bot=is_for_bot)
         else:
             answer["error"] = "access_denied"
         return web.Response(status=302, headers={**_HEADERS, "Location": f"{uri}?{urlencode(answer)}"})
@@ -84,7 +86,9 @@ class AuthorizePage:
             is_here = False
         if not is_here or "?" in uri or not uri.isascii() or not uri.isprintable():
             return "redirect_uri did not match any configured URIs."
-        if unknown := set(given.get("scope", "").split(",")) - self._app.scopes:
+        # Those of the person are not checked; their token serves no method.
+        is_for_bot = given.get("scope") or not given.get("user_scope")
+        if is_for_bot and (unknown := set(given.get("scope", "").split(",")) - self._app.scopes):
             return f"Invalid permissions requested: {', '.join(sorted(unknown)) or 'none'}."
         return ""
 

@@ -45,6 +45,7 @@ class _Code:
     person: str
     redirect_uri: str
     until_s: float
+    is_for_bot: bool
 
 
 class Installations:
@@ -126,14 +127,17 @@ class Installations:
 
     # Slack's OAuth
 
-    def authorize(self, place: str, person: str, redirect_uri: str) -> str:
-        """Return a code by which the app gets the token of a place."""
+    def authorize(self, place: str, person: str, redirect_uri: str, *, is_for_bot: bool) -> str:
+        """Return a code by which the app gets the token of a place, or only one of the person."""
         code = secrets.token_hex(16)
-        self._codes[code] = _Code(place, person, redirect_uri, self._clock() + _CODE_S)
+        self._codes[code] = _Code(place, person, redirect_uri, self._clock() + _CODE_S, is_for_bot)
         return code
 
-    def exchange(self, code: str, redirect_uri: str | None) -> tuple[str, str]:
-        """Install the app for a code; return the place and the person who has allowed it."""
+    def exchange(self, code: str, redirect_uri: str | None) -> tuple[str, str, bool]:
+        """Install the app for a code; return the place, the person, and whether the bot gets a token.
+
+        Without a token for the bot, nothing is installed.
+        """
         found = self._codes.pop(code, None)
         if found is None:
             raise SlackRefused("code_already_used" if code in self._used else "invalid_code")
@@ -142,8 +146,9 @@ class Installations:
             raise SlackRefused("invalid_code")
         if redirect_uri != found.redirect_uri:
             raise SlackRefused("bad_redirect_uri")
-        self.install(found.place)
-        return found.place, found.person
+        if found.is_for_bot:
+            self.install(found.place)
+        return found.place, found.person, found.is_for_bot
 
     def install(self, place: str) -> None:
         """Install the app, or give out a further token of its installation."""
@@ -159,16 +164,19 @@ class Installations:
                 return place
         raise SlackRefused("invalid_refresh_token")
 
-    def given(self, place: str) -> Json:
-        """Return the latest token of a place, as ``oauth.v2.access`` does."""
-        installation, workspace = self._installed[place], self._workspaces.get(place)
+    def given(self, place: str, *, is_for_bot: bool) -> Json:
+        """Return a place with the latest token of the bot there, as ``oauth.v2.access`` does."""
+        workspace = self._workspaces.get(place)
         answer: Json = {
-            "access_token": list(installation.tokens)[-1],
-            "bot_user_id": (workspace or self._first).directory.bot.id,
             "team": workspace and {"id": place, "name": workspace.directory.team.name},
             "enterprise": self.organisation and {"id": self.organisation.id, "name": self.organisation.name},
             "is_enterprise_install": workspace is None,
         }
+        if not is_for_bot:
+            return answer
+        installation = self._installed[place]
+        bot_user_id = (workspace or self._first).directory.bot.id
+        answer |= {"access_token": list(installation.tokens)[-1], "token_type": "bot", "bot_user_id": bot_user_id}
         if installation.refresh:
             answer |= {"refresh_token": installation.refresh, "expires_in": int(self._rotation_s or 0)}
         return answer

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import html
 import logging
+import re
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
@@ -53,10 +54,11 @@ _PROBLEMS = {
     "invalid_state": "This installation is over: it was used, or more than ten minutes have passed.",
 }
 _AGAIN = f"<p><a href='{INSTALL}'>Begin again</a></p>"
+_ID = re.compile(r"[TE][A-Z0-9]{1,40}")
 
 
 class NotAllowed(BoltError):  # noqa: N818 - a state
-    """This workspace may not install the app."""
+    """The app may not be installed there, or not in this way. The message is a sentence for people."""
 
 
 class InstallationPages:
@@ -139,6 +141,11 @@ class _Flow(AsyncOAuthFlow):
         self._names = names
         self._installations = installations
 
+    async def build_authorize_url(self, state: str, request: AsyncBoltRequest) -> str:
+        """Return the address of Slack's page; `team` of the request chooses a place there."""
+        team = request.query.get("team", [""])[0]  # the generator encodes nothing
+        return self.settings.authorize_url_generator.generate(state, team if _ID.fullmatch(team) else None)
+
     async def build_install_page_html(self, url: str, request: AsyncBoltRequest) -> str:
         """Return the page that leads to Slack."""
         del request  # it is the same for all
@@ -156,6 +163,8 @@ class _Flow(AsyncOAuthFlow):
 
     async def store_installation(self, request: AsyncBoltRequest, installation: Installation) -> None:
         """Store an installation, or give the token of one back that is not allowed."""
+        if not installation.bot_token:  # only scopes of the person were allowed
+            raise NotAllowed(f"Slack gave no token for the bot. Open {INSTALL} again and change nothing.")
         ids = [each for each in (installation.team_id, installation.enterprise_id) if each]
         name = installation.team_name or installation.enterprise_name or "This workspace"
         refusal = f"{name} may not use this service. Ask its operator to allow {' or '.join(ids)}."

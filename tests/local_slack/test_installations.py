@@ -112,6 +112,14 @@ async def test_a_person_may_cancel_and_a_code_works_once_for_its_app_and_its_pag
     assert not slack.is_installed
 
 
+async def test_permissions_of_the_person_alone_install_nothing(slack):
+    code = (await allow(slack, slack.team_id, scope="", user_scope="identify"))["code"]
+    answer = await access(slack, code)
+    assert (answer.get("access_token"), answer["authed_user"]["token_type"]) == (None, "user")
+    assert answer["team"]["id"] == slack.team_id
+    assert not slack.is_installed
+
+
 @pytest.mark.parametrize(
     "changes",
     [

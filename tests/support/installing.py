@@ -13,8 +13,16 @@ from local_slack import LocalSlack
 _COOKIE = re.compile(r"^([^=]+)=([^;]+)")
 
 
-async def install(public_url: str, place: str, answer: str = "allow") -> tuple[int, str]:
-    """Install the app in a place as a person does; return the status and the text of the last page."""
+async def install(public_url: str, place: str, answer: str = "allow", **changes: str) -> tuple[int, str]:
+    """Install the app in a place as a person does; return the status and the text of the last page.
+
+    `changes` replace fields of Slack's form.
+    """
+    return await come_back(*await allow(public_url, place, answer, **changes))
+
+
+async def allow(public_url: str, place: str, answer: str = "allow", **changes: str) -> tuple[str, str]:
+    """Answer Slack's page; return the address to which Slack sends the browser, and its cookie."""
     async with aiohttp.ClientSession(cookie_jar=aiohttp.DummyCookieJar()) as browser:
         async with browser.get(f"{public_url}/slack/install") as response:
             page = await response.text()
@@ -26,12 +34,15 @@ async def install(public_url: str, place: str, answer: str = "allow") -> tuple[i
             assert response.status == 200, page
         form = {name: unescape(value) for name, value in re.findall(r"type=hidden name=(\w+) value='([^']*)'", page)}
         where = unescape(slack).partition("?")[0]
-        async with browser.post(
-            where, data={**form, "place": place, "answer": answer}, allow_redirects=False
-        ) as response:
-            back = response.headers["Location"]
-        async with browser.get(back, headers={"Cookie": cookie}) as response:
-            return response.status, await response.text()
+        form |= {**changes, "place": place, "answer": answer}
+        async with browser.post(where, data=form, allow_redirects=False) as response:
+            return response.headers["Location"], cookie
+
+
+async def come_back(address: str, cookie: str) -> tuple[int, str]:
+    """Open the page to which Slack has sent the browser; return its status and its text."""
+    async with aiohttp.request("GET", address, headers={"Cookie": cookie}) as response:
+        return response.status, await response.text()
 
 
 async def code_of(slack: LocalSlack, place: str, return_url: str) -> str:
