@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+    # Does the work of a request and returns its answer, or raises TimeoutError while the work continues.
+    InTime = Callable[[Callable[[], Awaitable[web.Response]]], Awaitable[web.Response]]
 
 log = structlog.get_logger(__name__)
 

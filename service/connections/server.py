@@ -21,6 +21,7 @@ from service.connections.stored import CALLBACK, LOGIN_S
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable
 
+    from connector.inbound.bounded_server import InTime
     from connector.inbound.unattended import Unattended
     from service.config.connections import ConnectionsConfig
     from service.connections.stored import StoredConnections
@@ -47,7 +48,8 @@ _OVER = "This link is over: it was used, it has expired, or it was opened in ano
 class Pages(Protocol):
     """Pages of another part of the service at the same address."""
 
-    def add_routes(self, router: web.UrlDispatcher) -> None: ...
+    def add_routes(self, router: web.UrlDispatcher, in_time: InTime) -> None:
+        """Add the paths of the pages, which do their work by `in_time`."""
 
 
 class ConnectionServer(BoundedServer):
@@ -76,7 +78,7 @@ class ConnectionServer(BoundedServer):
         router.add_get("/connect/{team}/{link}", self._on_link)
         router.add_get(CALLBACK, self._on_callback)
         if self._pages is not None:
-            self._pages.add_routes(router)
+            self._pages.add_routes(router, self._in_time)
 
     async def _on_link(self, request: web.Request) -> web.Response:
         team, link = request.match_info["team"], request.match_info["link"]
@@ -131,10 +133,13 @@ class ConnectionServer(BoundedServer):
 
     async def _answered(self, work: Callable[[], Awaitable[web.Response]]) -> web.Response:
         try:
-            async with asyncio.timeout(_ANSWER_WITHIN_S):
-                return await self.handled(work)
+            return await self._in_time(work)
         except (TimeoutError, StoreError):
             return _page(503, "That did not work just now. Load this page again.")
+
+    async def _in_time(self, work: Callable[[], Awaitable[web.Response]]) -> web.Response:
+        async with asyncio.timeout(_ANSWER_WITHIN_S):
+            return await self.handled(work)
 
 
 def _teams_in(request: web.Request) -> list[str]:

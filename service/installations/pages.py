@@ -5,6 +5,7 @@ from __future__ import annotations
 import html
 import logging
 import re
+from functools import partial
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
@@ -19,11 +20,12 @@ from slack_bolt.response import BoltResponse
 from slack_sdk.errors import SlackApiError
 
 from connector.setup import BOT_SCOPES
+from orchestrator_interactive.storage.errors import StoreError
 from service.config.installations import INSTALL, RETURN
 from service.installations.stored import STATE_S
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Awaitable, Callable
 
     from aiohttp import web
     from slack_bolt.oauth.async_callback_options import AsyncFailureArgs, AsyncSuccessArgs
@@ -31,9 +33,12 @@ if TYPE_CHECKING:
     from slack_sdk.oauth.installation_store import Installation
     from slack_sdk.web.async_client import AsyncWebClient
 
+    from connector.inbound.bounded_server import InTime
     from service.config.credentials import Client
     from service.config.installations import InstallationsConfig
     from service.installations.stored import StoredInstallations, StoredStates
+
+    Handle = Callable[[AsyncBoltRequest], Awaitable[BoltResponse]]
 
 log = structlog.get_logger(__name__)
 
@@ -54,6 +59,9 @@ _PROBLEMS = {
     "invalid_state": "This installation is over: it was used, or more than ten minutes have passed.",
 }
 _AGAIN = f"<p><a href='{INSTALL}'>Begin again</a></p>"
+_NO_ANSWER = (
+    f"<h1>No answer</h1><p>Slack or the store did not answer in time, so the app may not be installed.</p>{_AGAIN}"
+)
 _ID = re.compile(r"[TE][A-Z0-9]{1,40}")
 
 
@@ -95,16 +103,10 @@ class InstallationPages:
         )
         self._flow = _Flow(config, names, web, settings, installations)
 
-    def add_routes(self, router: web.UrlDispatcher) -> None:
-        """Add the paths of the pages."""
-        router.add_get(INSTALL, self._on_install)
-        router.add_get(RETURN, self._on_return)
-
-    async def _on_install(self, request: web.Request) -> web.Response:
-        return await to_aiohttp_response(await self._flow.handle_installation(await to_bolt_request(request)))
-
-    async def _on_return(self, request: web.Request) -> web.Response:
-        return await to_aiohttp_response(await self._flow.handle_callback(await to_bolt_request(request)))
+    def add_routes(self, router: web.UrlDispatcher, in_time: InTime) -> None:
+        """Add the paths of the pages, which do their work by `in_time`."""
+        router.add_get(INSTALL, partial(_answered, in_time, self._flow.handle_installation))
+        router.add_get(RETURN, partial(_answered, in_time, self._flow.handle_callback))
 
     async def _on_success(self, args: AsyncSuccessArgs) -> BoltResponse:
         found = args.installation
@@ -180,6 +182,19 @@ class _Flow(AsyncOAuthFlow):
         except (SlackApiError, aiohttp.ClientError, OSError) as e:
             log.warning("installation.not_revoked", problem=type(e).__name__)
         raise NotAllowed(refusal)
+
+
+async def _answered(in_time: InTime, handle: Handle, request: web.Request) -> web.Response:
+    given = await to_bolt_request(request)
+
+    async def work() -> web.Response:
+        return await to_aiohttp_response(await handle(given))
+
+    try:
+        return await in_time(work)
+    except (aiohttp.ClientError, OSError, StoreError) as e:  # among them TimeoutError
+        log.warning("installation.no_answer", problem=type(e).__name__)
+        return await to_aiohttp_response(_page(503, _NO_ANSWER))
 
 
 def _page(status: int, text: str) -> BoltResponse:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import re
 from contextlib import AsyncExitStack, aclosing
@@ -10,11 +11,11 @@ from urllib.parse import parse_qs, urlsplit
 
 import aiohttp
 import pytest
-from installing import install
+from installing import allow, come_back, install
 from slack_sdk.web.async_client import AsyncWebClient
 
+from local_slack import BlockUntil, DropBeforeCall, LocalSlack
 from local_slack import Client as SlackApp
-from local_slack import LocalSlack
 from orchestrator_interactive.storage.retry import StoreRetryPolicy
 from service.config.connections import ConnectionsConfig
 from service.config.credentials import Client
@@ -27,6 +28,7 @@ from service.store import open_run_store
 from service.vault import Vault
 
 KEYS = {"k1": base64.b64encode(bytes(32)).decode()}
+SLOTS = 20
 
 
 @pytest.fixture
@@ -78,3 +80,21 @@ async def test_an_answer_without_a_token_of_the_bot_changes_nothing(installation
     status, page = await install(public_url, slack.team_id, scope="", user_scope="identify")
     assert (status, "Slack gave no token for the bot" in page) == (403, True)
     assert await tokens_of(installations) == tokens == [slack.bot_token]
+
+
+async def test_a_connection_that_slack_drops_is_answered_with_a_way_on(installations, slack, public_url):
+    slack.faults.next("oauth.v2.access", DropBeforeCall(), times=2)
+    status, page = await install(public_url, slack.team_id)
+    assert (status, "Slack or the store did not answer" in page, "/slack/install" in page) == (503, True, True)
+    status, _ = await install(public_url, slack.team_id)
+    assert (status, slack.is_installed) == (200, True)
+
+
+async def test_few_returns_wait_for_slack_at_once_and_each_is_answered_in_time(installations, slack, public_url):
+    returns = [await allow(public_url, slack.team_id) for _ in range(SLOTS + 1)]
+    slack.faults.next("oauth.v2.access", BlockUntil(go := asyncio.Event()), times=len(returns))
+    async with asyncio.timeout(50):
+        answers = await asyncio.gather(*(come_back(*each) for each in returns))
+    assert {status for status, _ in answers} == {503}
+    assert slack.faults.pending("oauth.v2.access") == 1
+    go.set()
