@@ -23,6 +23,7 @@ Scope = Literal["conversation", "instance"]
 
 _APPROVERS = ("owner", "participants", "anyone")
 _USER_ID = re.compile(r"[UW][A-Z0-9]+")
+_ONE_APPROVER = "two people must answer, and 'approvers' names one"
 
 
 class ApprovalRule(Options):
@@ -63,7 +64,7 @@ class ApprovalRule(Options):
     @model_validator(mode="after")
     def _two_can_answer(self) -> Self:
         if self.level == "ask-two" and self.approvers is not None and is_one_person(self.approvers):
-            raise ValueError("two people must answer, and 'approvers' names one")
+            raise ValueError(_ONE_APPROVER)
         return self
 
     @property
@@ -91,6 +92,7 @@ class ApprovalOptions(Options):
             allowed, and so are those that say that they are not destructive.
         unmarked: what applies to tools that say nothing of this.
         approvers: users that may answer: `owner` of the run, `participants` of the thread, `anyone`, or ids of users.
+            In place of the owner alone, participants answer what two people must allow.
         deadline_s: time for an answer, in seconds.
         on_deadline: what applies after it.
         always: for which scopes people may allow a tool for good; none: they may not.
@@ -108,6 +110,13 @@ class ApprovalOptions(Options):
     @classmethod
     def _known_approvers(cls, given: Any) -> Any:
         return _approvers(given)
+
+    @model_validator(mode="after")
+    def _two_can_answer(self) -> Self:
+        levels = {self.destructive, self.unmarked, *(rule.level for rule in self.rules if rule.approvers is None)}
+        if "ask-two" in levels and is_one_person(_enough(self.approvers, "ask-two")):
+            raise ValueError(_ONE_APPROVER)
+        return self
 
 
 def _approvers(given: Any) -> Any:
@@ -191,8 +200,8 @@ def is_one_person(approvers: tuple[str, ...], owner: str = "owner") -> bool:
 
 
 def _enough(approvers: tuple[str, ...], level: Level) -> tuple[str, ...]:
-    """Return the approvers; two people are more than the owner."""
-    return ("participants",) if level == "ask-two" and is_one_person(approvers) else approvers
+    """Return the approvers; two people are more than the owner. Those that are named stay the only ones."""
+    return ("participants",) if level == "ask-two" and set(approvers) == {"owner"} else approvers
 
 
 def text_of(value: Any) -> str:

@@ -92,6 +92,8 @@ async def test_a_rule_about_a_path_sees_every_form_of_it(given: dict[str, str], 
         ({"rules": [{"level": "ask", "arguments": {"path": "("}}]}, "is no regular expression"),
         ({"rules": [{"level": "ask", "approvers": ["ana"]}]}, "'ana' is neither a user id"),
         ({"rules": [{"level": "ask-two", "approvers": ["U1"]}]}, "two people must answer"),
+        ({"rules": [{"level": "ask-two"}], "approvers": ["U1"]}, "two people must answer"),
+        ({"destructive": "ask-two", "approvers": "U1"}, "two people must answer"),
         ({"rules": [{"level": "maybe"}]}, "rules.0.level"),
         ({"approvers": []}, "name at least one approver"),
         ({"deadline_s": 0}, "deadline_s"),
@@ -104,9 +106,15 @@ def test_options_that_cannot_be_used_are_refused(options: dict[str, Any], proble
     assert problem in str(refused.value)
 
 
-async def test_a_call_that_two_must_allow_is_denied_where_only_one_may():
-    options = {"rules": [{"tool": "rm", "level": "ask-two", "approvers": ["owner", "U1"]}]}
-    agent = await guarded(options, facts=lambda: {"person": "U1"})
+@pytest.mark.parametrize(
+    ("options", "own"),
+    [
+        ({"rules": [{"tool": "rm", "level": "ask-two", "approvers": ["owner", "U1"]}]}, None),
+        ({"approvers": "U2"}, SimpleNamespace(level="ask-two", reason="it deletes", is_final=False)),
+    ],
+)
+async def test_a_call_that_two_must_allow_is_denied_where_only_one_may(options, own):
+    agent = await guarded(options, own, facts=lambda: {"person": "U1"})
     await agent.session.execute("go")
     assert "two people must allow it, and only one may" in str(await results(agent))
 
@@ -124,9 +132,10 @@ def test_a_diff_shows_every_change(old, new, shown):
     assert [each for each in lines if each in shown] == shown
 
 
-async def guarded(options: dict[str, Any], **capabilities: Any) -> Agent:
-    """An agent that calls `rm`, with the hook."""
-    agent = await make_agent(call(use("rm", "a", path="x")), say("ok"), tools=[having(echo("rm"), destructive=True)])
+async def guarded(options: dict[str, Any], own: Any = None, **capabilities: Any) -> Agent:
+    """An agent that calls `rm`, with the hook; `own` is the decision of the tool itself."""
+    tool = having(echo("rm"), destructive=True, approval=lambda _: own)
+    agent = await make_agent(call(use("rm", "a", path="x")), say("ok"), tools=[tool])
     for name, capability in capabilities.items():
         agent.coordinator.register_capability(f"approvals.{name}", capability)
     await mount(agent.coordinator, options)
