@@ -12,7 +12,7 @@ from connector.protocols import DEFAULT_PARTICIPATION, BotRules, ChannelRules, T
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from connector.events import SlackMessage
+    from connector.events import SlackMessage, ThreadAddress
     from connector.protocols import Instance, Participation, RunService
     from connector.slack_api.channels import ChannelTopics
 
@@ -142,6 +142,17 @@ class Router:
         if self._topics is not None and has_choice and self._rules(message.channel).instance is None:
             await self._topics.look_up(message.channel)
         return thread
+
+    async def people_in(self, place: ThreadAddress) -> ThreadFacts:
+        """Return the facts of a conversation. Who takes part in a thread takes part in those of its workers, too."""
+        facts = await self._runs.thread_of(place.conversation_id)
+        if not place.worker:
+            return facts
+        thread = (await self._runs.thread_of(place.thread.conversation_id)).latest
+        people = {
+            name: min(ts, facts.latest.get(name, ts)) for name, ts in thread.items() if name.startswith("person:")
+        }
+        return replace(facts, latest={**facts.latest, **people})
 
     def participation(self, instance: Instance, channel: str) -> Participation:
         """Return the settings of an instance in a channel."""

@@ -108,11 +108,11 @@ class HomeTabs:
                 self._outdated[user] = now_s
                 self._background.spawn(self._publish_again(user))
 
-    def asked(self, record: RunRecord, conversation_id: str) -> None:
+    def asked(self, record: RunRecord) -> None:
         """Publish the tabs of all who see the requests of a run."""
 
         async def changed() -> None:
-            self.changed(*_people_of(record, await self._sources.runs.thread_of(conversation_id)))
+            self.changed(*_people_of(record, await self._sources.router.people_in(record.first.message.place)))
 
         self._background.spawn(changed())
 
@@ -161,7 +161,7 @@ class HomeTabs:
                 if record.first.owner == user:
                     of_run = record.first.prompt, record.first.written_s, record.id, bool(waiting)
                     active.append(Active(name, *of_run))
-                thread = await sources.runs.thread_of(name) if waiting else None
+                thread = await sources.router.people_in(record.first.message.place) if waiting else None
                 asked += [
                     Asked(name, record, each, is_reader=_takes_part(user, record, thread))
                     for each in waiting

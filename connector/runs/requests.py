@@ -63,7 +63,7 @@ class Requests:
     ) -> None:
         self._lease = lease
         self._outbox = outbox
-        self._runs = workspace.runs
+        self._router = workspace.router
         self._background: BackgroundTasks = workspace.background
         self._observer = workspace.observer
         self._home = workspace.home
@@ -166,7 +166,7 @@ class Requests:
 
     def _show_at_home(self) -> None:
         if self._home is not None:
-            self._home.asked(self._record(), self._lease.conversation_id)
+            self._home.asked(self._record())
 
     def _resolve(self, record: RequestRecord) -> None:
         expected = self._expected.get(record.key)
@@ -233,8 +233,7 @@ class Requests:
             return True
         if "participants" not in approvers:
             return False
-        thread = await self._runs.thread_of(self._lease.conversation_id)
-        return thread.takes_part(click.by, click.at)
+        return (await self._router.people_in(self._place)).takes_part(click.by, click.at)
 
     def answer_by_message(self, request_id: str) -> None:
         """Answer a request that takes text: the agent reads the answer as a message."""

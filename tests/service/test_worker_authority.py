@@ -91,8 +91,11 @@ async def test_people_in_the_thread_approve_what_the_worker_of_a_trigger_does(se
         thread.root = await slack.until(
             lambda ws: next((m.ts for m in ws.messages(channel) if m.text.startswith("🔔")), None)
         )
-        await thread.say("@alpha I look, too")
         asked = await thread.until_said("Allow write_file?")
+        await thread.ana.open_home("home")
+        await thread.say("@alpha I look, too")
+        await thread.until_said("Welcome.")
+        await slack.until(lambda _: thread.ana.home and "Allow write_file?" in json.dumps(thread.ana.home.content))
         await thread.ana.click("general", asked.ts, "request_choose_0")
         await thread.until_said("): Written.")
         assert await service.ended(signal.SIGTERM) == 0
