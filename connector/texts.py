@@ -295,6 +295,7 @@ CHANGED_REQUEST = "It was changed after this question. The new version needs an 
 BEGUN_BEFORE = "This call has begun before, and its approval was for one call only. Ask for a new one."
 ALLOWED_BY_RULE = "A rule allows it by now."
 RUN_ENDED = "No longer needed: the run has ended."
+CALL_STOPPED = "No longer needed: its call was stopped."
 NOT_SHOWN = "It could not be asked: Slack rejected the message."
 FORM_FAILED = "The form could not be opened. Click again."
 NOT_YOUR_RUN = "Only the person who began this run can decide that."

@@ -73,6 +73,8 @@ class Requests:
         self._on_change = on_change
         # The answers that the run waits for, by key.
         self._expected: dict[str, asyncio.Future[None]] = {}
+        # Requests whose calls were cancelled, by a stop or with a session that another process resumes.
+        self._cancelled: set[str] = set()
         # Requests whose messages are out of date, and those whose messages are being edited.
         self._outdated: set[str] = set()
         self._editing: set[str] = set()
@@ -134,6 +136,7 @@ class Requests:
     async def _answer_to(self, key: str) -> PersonAnswer:
         """Wait for the answer, at most until the deadline."""
         expected = self._expected[key] = asyncio.get_running_loop().create_future()
+        self._cancelled.discard(key)
         self._on_change()
         try:
             record = self._record().requests[key]
@@ -142,6 +145,9 @@ class Requests:
             if record.answer is None and not (await asyncio.wait({expected}, timeout=left_s))[0]:
                 default = record.request.default
                 await self._store(key, PersonAnswer("deadline", () if default is None else (default,)))
+        except asyncio.CancelledError:
+            self._cancelled.add(key)
+            raise
         finally:
             del self._expected[key]
             self._on_change()
@@ -275,6 +281,24 @@ class Requests:
         digests = (*self._record().shared, *(each.digest for each in files))
         self._keep(shared=tuple(dict.fromkeys(digests)))
         await self._outbox.add(files_post(part, files, comment), run=lambda: asdict(self._record()))
+
+    def on_event(self, event: str, data: Mapping[str, Any]) -> None:
+        """Void the requests of stopped calls: the agent continues without them, or their sub-agent has ended.
+
+        A session that begins again asks again.
+        """
+        match event, data.get("state"):
+            case "executing", _:
+                self._cancelled.clear()
+            case "thinking", _:
+                self._void_cancelled()
+            case "agent", "success" | "incomplete" | "cancelled":
+                self._void_cancelled(f"{data['id']}/")
+
+    def _void_cancelled(self, scope: str = "") -> None:
+        for key in [each for each in self._cancelled if self._record().requests[each].request.id.startswith(scope)]:
+            self._cancelled.discard(key)
+            self._background.spawn(self._store(key, PersonAnswer("void", text=texts.CALL_STOPPED)))
 
     def void(self) -> None:
         """End all requests that wait, because the run ends. The caller stores the record."""

@@ -636,4 +636,6 @@ class SlackRun:
                 await asyncio.shield(self._adding)
             case "complete":
                 self.summary = RunSummary.of(data)
+        if not self._is_suspending:  # the next owner asks again
+            self.requests.on_event(event, data)
         self.status.on_event(event, data)

@@ -18,6 +18,7 @@ instances:
     persona: {name: Alpha, emoji: ":owl:"}
     instructions: You lead.
     tools: [{module: tool-filesystem}, {module: tool-delegate}]
+    hooks: [HOOKS]
     agents:
       researcher: {description: Finds sources., instructions: You research.}
       writer: {description: Writes., instructions: You write., tools: []}
@@ -33,8 +34,11 @@ def scripts(model):
 
 @pytest.fixture
 def serve(agents_in, environment, model_env, config_file):
-    path = str(config_file(FILE))
-    return lambda: environment.serving("--config", path, **model_env)
+    def serve(hooks=""):
+        path = str(config_file(FILE.replace("HOOKS", hooks)))
+        return environment.serving("--config", path, **model_env)
+
+    return serve
 
 
 @pytest.fixture
@@ -155,6 +159,23 @@ async def test_an_edit_and_a_deletion_reach_a_message_that_an_agent_has_not_read
         assert "check 2024" in read
         assert "check 2023" not in read
         assert "check 2022" not in json.dumps([body["messages"] for body in scripts.model.bodies])
+        assert await service.ended(signal.SIGTERM) == 0
+
+
+@BOTH_PLACES
+async def test_a_stop_of_an_agent_ends_the_request_of_its_call(serve, thread, scripts):
+    gate = Gate()
+    scripts.of("lead", [delegate("researcher", "find A"), delegate("writer", "write B")])
+    scripts.of("research", [tool_call("write_file", {"path": "a.md", "content": "blue"})])
+    scripts.of("write", [gate, text("B is red.")])
+    async with serve("hooks-approval") as service:
+        await thread.begin(service)
+        await gate.reached.wait()
+        await thread.until_said("Allow write_file?")
+        await thread.say("!stop researcher")
+        await thread.until_shown("Allow write_file?", "No longer needed: its call was stopped.")
+        gate.open()
+        await thread.answered()
         assert await service.ended(signal.SIGTERM) == 0
 
 

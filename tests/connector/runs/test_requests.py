@@ -232,6 +232,41 @@ async def test_the_end_of_the_run_ends_its_requests(chat):
     assert asked.controls == []
 
 
+@pytest.mark.parametrize(
+    ("event", "data"),
+    [
+        ("thinking", {}),
+        ("agent", {"id": "researcher-1", "name": "researcher", "parent": "", "text": "", "state": "cancelled"}),
+    ],
+)
+async def test_a_stop_of_a_call_ends_its_request_while_the_run_continues(chat, event, data):
+    asked = await ask(chat, replace(REQUEST, id="researcher-1/call-1"))
+    asked.answer.cancel()
+    await asyncio.wait({asked.answer})
+    await asked.thread.run.progress(event, **data)
+    await asked.until_shown("No longer needed: its call was stopped.")
+    assert asked.controls == []
+    await asked.thread.run.answer("done")
+
+
+async def test_a_request_is_kept_whose_call_another_session_makes_again(chat):
+    asked = await ask(chat, replace(REQUEST, id="researcher-1/call-1"))
+    other = await Asked(asked.thread, replace(REQUEST, id="call-2", title="Allow mv?")).shown("✋ Allow mv?")
+    for each in (asked.answer, other.answer):
+        each.cancel()
+    await asyncio.wait({asked.answer, other.answer})
+    run = asked.thread.run
+    for state, agent in (("suspended", "researcher-1"), ("cancelled", "writer-1")):
+        await run.progress("agent", id=agent, name=agent[:-2], state=state, parent="", text="")
+    for event in ("executing", "thinking"):
+        await run.progress(event)
+    await asked.click()
+    await other.click()
+    assert (await run.people.ask(replace(REQUEST, id="researcher-1/call-1"))).allows
+    assert (await run.people.ask(replace(REQUEST, id="call-2"))).allows
+    await run.answer("done")
+
+
 async def test_a_question_that_slack_rejects_cannot_be_answered(chat):
     thread = await chat.start_shown()
     chat.fail("chat.postMessage", ErrorResponse("invalid_blocks"), times=1)
