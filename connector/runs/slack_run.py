@@ -225,7 +225,11 @@ class SlackRun:
 
     @property
     def _participation(self) -> Participation:
-        return self._router.participation(self.instance, self.place.channel)
+        """The policy. Without a person who could be asked, all who take part steer the run."""
+        policy = self._router.participation(self.instance, self.place.channel)
+        if not policy.asks_consent or self.first.has_person:
+            return policy
+        return replace(policy, steerers="anyone" if policy.steerers == "anyone" else "participants", asks_consent=False)
 
     async def _ask_owner(self, inbound: PendingMessage) -> None:
         """Ask the owner once whether a person who mentions the bot may steer the run, if the settings ask for that."""

@@ -32,8 +32,8 @@ def mention(slack):
 def with_pager(process, pager):
     """Run a process that answers the pager, in a channel with these rules."""
 
-    def start(exchanges=3, answers="thread", pattern=None, **options):
-        rules = ChannelRules(participation=Participation(answers), pattern=pattern)
+    def start(exchanges=3, answers="thread", pattern=None, steering=(), **options):
+        rules = ChannelRules(participation=Participation(answers, *steering), pattern=pattern)
         listed = SlackOptions(bots=BotRules(frozenset({pager.app.bot_id}), exchanges))
         channel = pager._workspace.channel("general").id
         return process(ALPHA, channels={channel: rules}, options=listed, **options)
@@ -145,3 +145,17 @@ async def test_people_who_take_part_answer_the_approvals_of_a_run_that_a_bot_beg
         assert (await answer).names == ("Ben",)
         await run.answer("cleaned")
         await thread.contains("cleaned")
+
+
+@pytest.mark.parametrize("steer", ["owner", "participants"])
+async def test_people_who_take_part_steer_a_run_that_a_bot_began_since_no_one_can_consent(
+    with_pager, pager, mention, steer
+):
+    async with with_pager(steering=(steer, True)) as chat:
+        thread = Thread(chat, await pager.post("general", f"{mention} clean up"))
+        run = await thread.next_run()
+        await thread.inject("@alpha but keep the logs", "ben")
+        await run.deliver()
+        await run.answer("cleaned")
+        await thread.contains("cleaned")
+        assert not any("steer this run" in each for each in thread.texts)

@@ -133,6 +133,8 @@ def _may_steer(
         or Click(user, owner, allows=True) in clicks
     ):
         return True
+    if participation.asks_consent and first.is_of_bot:  # no one can be asked
+        return case.takes_part(written)
     if participation.steerers == "owner":
         return False
     if not participation.asks_consent:
