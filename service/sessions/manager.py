@@ -426,8 +426,8 @@ class InProcessSessionManager:
 
     async def _prepare(self, key: Key, session: AmplifierSession, child_id: str = "") -> None:
         """Connect a session of a conversation, or a child of it, with the service."""
+        scope = f"{child_id}/" if child_id else ""  # its calls may have the same ids as those of its parent
         if self._rules is not None:
-            scope = f"{child_id}/" if child_id else ""
             people = SessionPeople(key, partial(self._people, key), self._rules, self._without_secrets, scope)
             people.register(session.coordinator)
         folder = str(self._workspaces.folder(key.conversation_id))
@@ -435,7 +435,7 @@ class InProcessSessionManager:
         if self._workspaces.template is not None:
             session.coordinator.register_capability("workspace.template", str(self._workspaces.template))
         for name in self._host.names if self._host is not None else ():
-            call = self._note if name == NOTIFY else partial(self._call_host, name)
+            call = self._note if name == NOTIFY else partial(self._call_host, name, scope)
             session.coordinator.register_capability(name, partial(call, key))
         session.coordinator.hooks.register(events.MODULE_LOAD_FAILED, _log_load_failure)
         if self._observe is not None:
@@ -447,7 +447,7 @@ class InProcessSessionManager:
 
     def _note(self, key: Key, text: str, note_id: str | None = None) -> asyncio.Task[Mapping[str, Any]]:
         """Start to store a note; it is durable once the task is done."""
-        task = asyncio.create_task(self._call_host(NOTIFY, key, text=text, id=note_id))
+        task = asyncio.create_task(self._call_host(NOTIFY, "", key, text=text, id=note_id))
         self._noting.add(task)
         task.add_done_callback(self._noting.discard)
         return task
@@ -473,11 +473,13 @@ class InProcessSessionManager:
         chosen = (await self._host.call(key, MODEL, {}))["model"]
         return {"provider": chosen} if chosen in session.coordinator.get("providers") else {}
 
-    async def _call_host(self, name: str, key: Key, /, **arguments: Any) -> Mapping[str, Any]:
+    async def _call_host(self, name: str, scope: str, key: Key, /, **arguments: Any) -> Mapping[str, Any]:
         assert self._host is not None  # noqa: S101 - the capability exists only then
         call = current_call.get()
         if name == DISPATCH and call is not None and call.authors is not None:
             arguments["authors"] = sorted(await call.authors())
+        if "call_id" in arguments:
+            arguments["call_id"] = f"{scope}{arguments['call_id']}"
         return await self._host.call(key, name, arguments)
 
     def _plan(self, instance: InstanceConfig, folder: Path, key: Key | None = None) -> dict[str, Any]:

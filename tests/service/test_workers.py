@@ -105,6 +105,18 @@ async def test_a_worker_reports_in_the_thread_and_in_the_next_prompt(serve, thre
         assert await service.ended(signal.SIGTERM) == 0
 
 
+async def test_a_sub_agent_dispatches_a_worker_of_its_own_also_by_a_call_with_the_same_id(serve, thread, scripts):
+    order = {"title": "Write", "agent": "writer"}
+    delegated = tool_call("delegate", {"agent": "researcher", "instruction": "find A"})
+    scripts.of("lead", [tool_call("dispatch_worker", {"task": "write A", **order}, call_id="call_1"), delegated])
+    scripts.of("research", [tool_call("dispatch_worker", {"task": "write B", **order}, call_id="call_1")])
+    async with serve() as service:
+        await thread.begin(service)
+        await thread.slack.until(lambda _: len(scripts.asked("write")) == 2)
+        assert {told(body).partition("write ")[2][0] for body in scripts.asked("write")} == {"A", "B"}
+        assert await service.ended(signal.SIGTERM) == 0
+
+
 async def test_a_worker_survives_a_kill_and_reports_once(serve, thread, scripts):
     gate = Gate()
     scripts.of("lead", [dispatch()], [text("A worker is at it.")])
