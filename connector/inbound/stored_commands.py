@@ -111,6 +111,6 @@ class StoredCommands:
         if stopped:
             return texts.stopping_workers(len(stopped)) if any(stopped) else ""  # else it was answered
         if is_all:
-            return texts.NO_WORKERS
+            return texts.NO_WORKER_AT_WORK if found else texts.NO_WORKERS
         await self._runs.admit(conversation_id, stop_entry(replace(stop, agent=name, message=message)))
         return ""

@@ -71,10 +71,13 @@ class RecipeOrders:
         return "\n".join(lines) or "No recipe has been started here."
 
     async def cancel(self, worker_id: str, call_id: str) -> str:
-        """Stop a recipe; a second request stops it at once."""
+        """Stop a recipe that is at work; a second request stops it at once."""
         worker = await self._of_recipe(worker_id)
+        name = f"{worker['title']} ({worker_id})"
+        if worker.get("ended_s"):
+            return f"{name} has ended already: {worker['status']}."
         await self._workers("stop", id=worker_id, call_id=call_id)
-        return f"{worker['title']} ({worker_id}) is stopped."
+        return f"I am stopping {name}."
 
     def list(self) -> str:
         """Return the recipes, with their inputs."""

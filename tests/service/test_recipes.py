@@ -134,8 +134,10 @@ async def test_people_follow_and_cancel_a_recipe_and_read_why_a_command_is_refus
         await thread.say("!recipe status")
         await thread.until_said(f"{worker}: Recipe trial, at work")
         await thread.say(f"!recipe cancel {worker}")
-        await thread.until_said(f"Recipe trial ({worker}) is stopped.")
+        await thread.until_said(f"I am stopping Recipe trial ({worker}).")
         await thread.until_said("🛑 Stopped by Ana.")
         await thread.say(f"!recipe status {worker}")
         await thread.until_said(f"{worker}: Recipe trial, cancelled")
+        await thread.say(f"!recipe cancel {worker}")
+        await thread.until_said(f"Recipe trial ({worker}) has ended already: cancelled.")
         assert await service.ended(signal.SIGTERM) == 0

@@ -186,6 +186,8 @@ async def test_every_stop_reaches_a_worker(serve, thread, scripts, how):
         await thread.until_said(f"🛠️ Find A ({worker}): 🛑 Stopped by Ana.")
         await thread.say("!workers")
         await thread.until_whispered(f"`{worker}` (researcher) Find A: cancelled after 0 min.")
+        await thread.say("!worker stop all")
+        await thread.until_whispered("No worker is at work here.")
         assert await service.ended(signal.SIGTERM) == 0
 
 

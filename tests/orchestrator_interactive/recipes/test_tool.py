@@ -67,7 +67,7 @@ async def test_a_recipe_starts_as_a_worker_whose_provider_it_is():
         ({"operation": "status"}, "w-1: Recipe research, at work"),
         ({"operation": "status", "id": "w-1"}, "w-1: Recipe research, at work"),
         ({"operation": "status", "id": "w-2"}, "w-2 is no recipe."),
-        ({"operation": "cancel", "id": "w-1"}, "Recipe research (w-1) is stopped."),
+        ({"operation": "cancel", "id": "w-1"}, "I am stopping Recipe research (w-1)."),
         ({"operation": "cancel"}, "'cancel' needs 'id'"),
         ({**IDS, "inputs": {}}, "Input 'question' is missing: The question to answer."),
         ({"operation": "validate", "recipe": "research"}, "The recipe research is valid: 3 steps."),
@@ -79,7 +79,7 @@ async def test_an_operation_answers_in_a_sentence(wanted, said):
     workers = Workers()
     [answer] = await answers(wanted, workers=workers)
     assert said in answer
-    assert workers.stopped == ([("w-1", "c0")] if "stopped" in said else [])
+    assert workers.stopped == ([("w-1", "c0")] if "stopping" in said else [])
     assert workers.dispatched == {}
 
 
