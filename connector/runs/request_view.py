@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from connector.events import (
@@ -134,6 +135,11 @@ def file_of(request: PersonRequest) -> str:
     """Return the details that do not fit into the message of a request; blank: they do. Escaped text is longer."""
     details = details_of(request)
     return details if len(details) > _PIECES * _PIECE_CHARS or len(_pieces(details)) > _PIECES else ""
+
+
+def without_file(request: PersonRequest) -> PersonRequest:
+    """Return a request without the end of details that become a file: its record is stored with each change."""
+    return replace(request, details=request.details[: _PIECES * _PIECE_CHARS + 1])
 
 
 def _body(request: PersonRequest) -> list[dict[str, Any]]:

@@ -16,7 +16,14 @@ from connector.events import RequestAddress
 from connector.protocols import ALLOW, PersonAnswer, Sharing
 from connector.records import AnsweredRequest, RequestRecord
 from connector.runs.posts import files_post, request_post, service_post
-from connector.runs.request_view import answer_line, answered_content, file_of, waiting_content, who_may
+from connector.runs.request_view import (
+    answer_line,
+    answered_content,
+    file_of,
+    waiting_content,
+    who_may,
+    without_file,
+)
 from connector.slack_api.errors import SlackCallFailed
 from connector.slack_api.rate_limiter import CallSlot, Priority
 
@@ -120,7 +127,7 @@ class Requests:
                 self._void(each, texts.CHANGED_REQUEST)
         if not self._record().first.has_person and request.approvers == ("owner",):  # a bot answers nothing
             request = replace(request, approvers=("participants",))
-        record = RequestRecord(key, request, self._background.now_s() + request.timeout_s)
+        record = RequestRecord(key, without_file(request), self._background.now_s() + request.timeout_s)
         self._set(record)
         part = f"{_PART}{key}"
         if request.person:

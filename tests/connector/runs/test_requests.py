@@ -274,12 +274,15 @@ async def test_a_question_that_slack_rejects_cannot_be_answered(chat):
     assert (answer.kind, answer.allows) == ("void", False)
 
 
-async def test_long_details_become_a_file(chat):
-    asked = await ask(chat, replace(REQUEST, details="```\n" + "x" * 20_000 + "\n```"))
+async def test_long_details_become_a_file_and_are_not_stored_with_the_run(chat, store):
+    asked = await ask(chat, replace(REQUEST, details="```\n" + "x" * 100_000 + "\n```"))
     files = [file for post in asked.thread.posts for file in post.files]
     assert len(files) == 1
     await asked.click()
     assert (await asked.answer).allows
+    await asked.until_shown("✅ Ana allowed it")
+    assert "xxx" not in json.dumps(asked.blocks)
+    assert len(json.dumps((await store.record(asked.thread.run.conversation)).run)) < 20_000
 
 
 async def test_a_deployed_replica_keeps_the_request_and_its_buttons(process):
