@@ -717,7 +717,7 @@ def request_click_of(body: dict[str, Any], team: str) -> tuple[RequestAddress, R
             denial = (DENY,) if kind == REASON_ACTION else ()
             return address, RequestForm(address, user, denial, str(body.get("trigger_id") or ""), at, ts)
         case "request_send":
-            chosen = tuple(sorted(_chosen_in(body.get("state"), value)))
+            chosen = tuple(sorted(_chosen_in((body.get("view") or body).get("state"), value)))
         case name if name in CHOOSE_ACTIONS:
             chosen = (CHOOSE_ACTIONS.index(name),)
     url = str(body.get("response_url") or "") if container.get("is_ephemeral") is True else ""

@@ -17,6 +17,7 @@ instances:
   alpha:
     persona: {name: Alpha, emoji: ':owl:'}
     description: Plans <launches>.
+    tools: [{module: tool-filesystem}, {module: tool-todo}, {module: tool-ask-user}]
     hooks:
       - module: hooks-approval
 slack: {users: [U0ANA, U0BEN]}
@@ -151,6 +152,20 @@ async def test_a_request_is_answered_from_the_tab_of_those_who_may(serve, homes,
         await homes.ana.say("general", "@alpha write much")
         blocks = await homes.shows(homes.ana, "It is long: read it in the thread")
         assert ALLOW not in json.dumps(blocks)
+        assert await service.ended(signal.SIGTERM) == 0
+
+
+async def test_a_question_with_several_choices_is_answered_from_the_tab(serve, homes, model):
+    async with serve() as service:
+        await service.says("service.ready")
+        await homes.open(homes.ana)
+        days = {"question": "Which days?", "options": ["Mo", "Tu", "We"], "multiple": True}
+        model.reply(tool_call("ask_user", days))
+        root = await homes.ana.say("general", "@alpha plan it")
+        await homes.shows(homes.ana, "Which days?")
+        await homes.ana.click_home("request_send", request_options=["0", "2"])
+        await homes.slack.until(lambda _: homes.environment.said(root)[-1:] == ["fine"])
+        assert "Ana answered: Mo, We" in json.dumps(model.bodies[-1]["messages"])
         assert await service.ended(signal.SIGTERM) == 0
 
 
