@@ -135,6 +135,11 @@ def no_agent_at_work(name: str) -> str:
     return f"No sub-agent or worker {name} is at work here. `!status` and `!workers` list the active ones."
 
 
+def no_rerun_of_worker(worker: str) -> str:
+    """Return the answer to a request to run the task of a worker again."""
+    return f"I cannot run a worker's task again. Write `@{worker} …`, and it works on, or ask for it in a new message."
+
+
 def worker_line(worker: Worker, now_s: float) -> str:
     """Return the line of a worker in a list, in Slack's markup: its id, its task, and its state."""
     minutes = max(int(((worker.ended_s or now_s) - worker.created_s) // 60), 0)

@@ -6,7 +6,7 @@ from dataclasses import asdict, replace
 from typing import TYPE_CHECKING
 
 from connector import texts
-from connector.events import Consent, RequestClick, StopRequest
+from connector.events import Consent, RequestClick, StopRequest, ThreadAddress
 from connector.formatting.content import Content
 from connector.formatting.inline import escape
 from connector.protocols import StateChanges
@@ -268,7 +268,8 @@ def _own_pending(state: ConversationState, stop: StopRequest) -> PendingMessage 
 
 def _message_id(state: ConversationState, stop: StopRequest) -> str:
     """Return the id of the message that carries a stop reaction."""
-    return f"{state.id.rpartition(':')[0]}:{stop.ts}"
+    place = ThreadAddress.parse(state.id)
+    return f"{place.team}:{place.channel}:{stop.ts}"
 
 
 async def _leaves(state: ConversationState, target: PendingMessage) -> bool:

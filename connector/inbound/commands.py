@@ -9,14 +9,24 @@ from typing import TYPE_CHECKING
 
 from connector import texts
 from connector.commands import VERBS, InvalidCommand, ThreadCommand, help_text, slash_help
-from connector.events import COMMENT, FEEDBACK, FORK, RERUN, RatingClick, StopRequest, is_direct, plain_text
+from connector.events import (
+    COMMENT,
+    FEEDBACK,
+    FORK,
+    RERUN,
+    RatingClick,
+    StopRequest,
+    is_direct,
+    plain_text,
+    worker_of_run,
+)
 from connector.formatting.content import button, counted, moment, one_line, plain, section
 from connector.formatting.inline import escape
 from connector.inbound.access_policy import MAX_NAMES, LatestEntries
 from connector.protocols import AGAIN, InboxEntry, LogPlace, Refused, Usage
 from connector.records import LogCommand, RunRecord, UnreadableEntry, parse_run_record
 from connector.runs.request_view import waiting_line
-from connector.slack_api.client import answer_of
+from connector.slack_api.client import answer_of, key_of
 from connector.slack_api.errors import error_boundary
 from connector.slack_api.rate_limiter import CallSlot, Priority
 
@@ -204,6 +214,9 @@ class Commands:
             return
         if refusal := self._admitter.commands.refusal(reaction.user, reaction.event_ts, place, thread):
             self.whisper(place, reaction.user, refusal, thread_ts=place.thread_ts)
+            return
+        if worker := worker_of_run(key_of(found).partition(":")[0]):
+            self.whisper(place, reaction.user, texts.no_rerun_of_worker(worker), thread_ts=place.thread_ts)
             return
         message_id = answer.prompt_id.partition(AGAIN)[0]
         target = message_id.rpartition(":")[2]

@@ -23,6 +23,7 @@ from connector.events import (
     ThreadAddress,
     is_direct,
     is_stop_word,
+    message_of,
     plain_text,
     thread_of,
     worker_of_run,
@@ -538,9 +539,14 @@ class Intake:
         if is_status and (worker := worker_of_run(run_id)):
             await self._stop(reaction, replace(place, worker=worker).conversation_id, run_id)
             return
+        found_in_channel = {**message, "channel": reaction.channel}
         if float(reaction.event_ts) - float(reaction.ts) < _REDELIVERY_WINDOW_S:
             async with self._in_order(conversation_id):
-                await self._admitter.admit_found({**message, "channel": reaction.channel}, actor, with_replies=True)
+                await self._admitter.admit_found(found_in_channel, actor, with_replies=True)
+        post = message_of(found_in_channel, self._router.team, dm_threads=self.options.dm_threads)
+        if post is not None and not is_status:
+            addressed, _, _ = await self._admitter.to_worker(post, await self._router.resolve(post))
+            place = addressed.place if addressed.worker else place
         if (found := await self._with_agent(place)) is not None:
             await self._stop(reaction, found, run_id if is_status else None)
 
@@ -605,6 +611,8 @@ class Intake:
 
     async def on_consent(self, place: ThreadAddress, consent: Consent, actor: Actor) -> None:
         """Store whether a person may steer a run; the process that owns the conversation checks the user."""
+        if worker := worker_of_run(consent.run):
+            place = replace(place, worker=worker)
         async with self._in_order(place.conversation_id):
             if await self._admitter.is_allowed(actor):
                 await self._runs.admit(place.conversation_id, InboxEntry(consent.id, "consent", asdict(consent)))

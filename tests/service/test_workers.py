@@ -15,8 +15,13 @@ instances:
   alpha:
     persona: {{name: Alpha, emoji: ":owl:"}}
     instructions: You lead.
-    tools: [{{module: tool-filesystem}}, {{module: tool-delegate}}, {{module: tool-dispatch-worker}}]
+    tools:
+      - {{module: tool-filesystem}}
+      - {{module: tool-delegate}}
+      - {{module: tool-dispatch-worker}}
+      - {{module: tool-ask-user}}
     hooks: [{hooks}]
+    {policy}
     agents:
       researcher: {{description: Finds sources., instructions: You research.}}
       writer: {{description: Writes., instructions: You write.}}
@@ -28,10 +33,10 @@ lease_s: 2
 
 @pytest.fixture
 def serve(environment, model_env, config_file, url):
-    """Run the service; `hooks` are those of its agent."""
+    """Run the service; `hooks` and `policy` are those of its agent."""
 
-    def serve(hooks=""):
-        path = str(config_file(FILE.format(store=url, hooks=hooks)))
+    def serve(hooks="", policy=""):
+        path = str(config_file(FILE.format(store=url, hooks=hooks, policy=policy)))
         return environment.serving("--config", path, **model_env)
 
     return serve
@@ -157,6 +162,63 @@ async def test_a_message_to_a_worker_is_read_by_it_alone(serve, thread, scripts)
         await thread.say(f"@{worker} and 2025")
         await thread.slack.until(lambda _: sum("): fine" in m for m in thread.environment.said(thread.root)) == 2)
         assert not any("also check" in json.dumps(body["messages"]) for body in scripts.asked("lead"))
+        assert await service.ended(signal.SIGTERM) == 0
+
+
+async def test_its_author_withdraws_a_message_to_a_worker_from_a_process_that_did_not_admit_it(serve, thread, scripts):
+    gate, policy, ben = Gate(), "steer: owner", thread.slack.as_person("ben")
+    scripts.of("lead", [dispatch()], [text("A worker is at it.")])
+    scripts.of("research", [gate], [gate, text("A is blue.")])
+    async with serve(policy=policy) as service:
+        await thread.begin(service)
+        await thread.until_said("A worker is at it.")
+        worker = await begun(thread)
+        await gate.reached.wait()
+        said = await ben.say("general", f"@alpha @{worker} also check 2024", thread=thread.root)
+        await thread.until_marked(said, "incoming_envelope")
+        await service.ended(signal.SIGKILL)
+    async with serve(policy=policy) as service:
+        await service.says("run.taken_over")
+        await thread.slack.until(lambda ws: ws.bot_online)
+        await ben.react("general", said, "x")
+        await thread.until_said("Withdrawn")
+        gate.open()
+        await thread.until_said("): A is blue.")
+        assert await service.ended(signal.SIGTERM) == 0
+    assert not any("also check" in json.dumps(body["messages"]) for body in scripts.model.bodies)
+
+
+async def test_the_owner_of_a_thread_lets_another_person_steer_its_worker(serve, thread, scripts):
+    gate = Gate()
+    scripts.of("lead", [dispatch()], [text("A worker is at it.")])
+    scripts.of("research", [gate, text("A is blue.")])
+    async with serve(policy="steer: owner\n    consent: ask") as service:
+        await thread.begin(service)
+        await thread.until_said("A worker is at it.")
+        worker = await begun(thread)
+        await gate.reached.wait()
+        ben = thread.slack.as_person("ben")
+        await ben.say("general", f"@alpha @{worker} also check 2024", thread=thread.root)
+        asked = await thread.until_said("Let Ben steer this run?")
+        await thread.ana.click("general", asked.ts, "steer_allow")
+        await thread.until_said("Ana lets Ben steer this run.")
+        gate.open()
+        await thread.until_said(f"Find A ({worker}): fine")
+        assert "while you were working" in told(scripts.asked("research")[-1])
+        assert "also check 2024" in told(scripts.asked("research")[-1])
+        assert await service.ended(signal.SIGTERM) == 0
+
+
+async def test_a_request_to_run_the_task_of_a_worker_again_is_answered(serve, thread, scripts):
+    scripts.of("lead", [dispatch()], [text("A worker is at it.")])
+    scripts.of("research", [text("A is blue.")])
+    async with serve() as service:
+        await thread.begin(service)
+        report = await thread.until_said("): A is blue.")
+        await thread.until_said("A worker is at it.")
+        worker = await begun(thread)
+        await thread.ana.react("general", report.ts, "repeat")
+        await thread.until_whispered(f"I cannot run a worker's task again. Write `@{worker} …`")
         assert await service.ended(signal.SIGTERM) == 0
 
 
