@@ -576,8 +576,11 @@ class People(Protocol):
     async def ask(self, request: PersonRequest) -> PersonAnswer:
         """Ask, and return the answer once it is stored. A request with a known id and digest is not asked again."""
 
+    async def asked_s(self, request_id: str) -> float | None:
+        """Return when a request that waits for its answer was shown, in seconds since the epoch; `None`: none waits."""
+
     def answer_by_message(self, request_id: str) -> None:
-        """Answer a request that takes text: the agent reads the answer as a message."""
+        """Answer a request that takes text, also one that is being stored: the agent reads the answer as a message."""
 
     @property
     def unbegun(self) -> frozenset[str]:

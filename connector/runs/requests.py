@@ -82,6 +82,8 @@ class Requests:
         self._expected: dict[str, asyncio.Future[None]] = {}
         # Requests whose calls were cancelled, by a stop or with a session that another process resumes.
         self._cancelled: set[str] = set()
+        # Ids of requests that were answered by a message before the run waited for the answer.
+        self._replied: set[str] = set()
         # Requests whose messages are out of date, and those whose messages are being edited.
         self._outdated: set[str] = set()
         self._editing: set[str] = set()
@@ -147,6 +149,8 @@ class Requests:
         self._on_change()
         try:
             record = self._record().requests[key]
+            if record.answer is None and record.request.id in self._replied:
+                await self._store(key, PersonAnswer("message"))
             # A click in time may be stored and not applied yet.
             left_s = max(record.deadline_s + _APPLIED_WITHIN_S - self._background.now_s(), _APPLIED_WITHIN_S)
             if record.answer is None and not (await asyncio.wait({expected}, timeout=left_s))[0]:
@@ -248,11 +252,19 @@ class Requests:
             return False
         return (await self._router.people_in(self._place)).takes_part(click.by, click.at)
 
+    async def asked_s(self, request_id: str) -> float | None:
+        """Return when a request that waits for its answer was shown; see `connector.protocols.People`."""
+        found = [each for each in self._record().requests.values() if each.request.id == request_id]
+        shown = [each.ts or each.deadline_s - each.request.timeout_s for each in found if each.answer is None]
+        return float(shown[0]) if shown else None
+
     def answer_by_message(self, request_id: str) -> None:
         """Answer a request that takes text: the agent reads the answer as a message."""
-        for record in self.waiting:
-            if record.request.id == request_id and record.request.takes_text:
-                self._background.spawn(self._store(record.key, PersonAnswer("message")))
+        record = next((each for each in self.waiting if each.request.id == request_id), None)
+        if record is None:
+            self._replied.add(request_id)
+        else:
+            self._background.spawn(self._store(record.key, PersonAnswer("message")))
 
     @property
     def unbegun(self) -> frozenset[str]:

@@ -248,6 +248,7 @@ class CallContext:
     usage: dict[str, Any] | None = None
     _waits: int = 0
     _on_message: Callable[[], object] | None = None
+    _asked_s: float | None = None
 
     @property
     def is_awaiting(self) -> bool:
@@ -258,12 +259,15 @@ class CallContext:
         return self._waits > 0
 
     @contextlib.contextmanager
-    def awaiting_others(self, on_message: Callable[[], object] | None = None) -> Iterator[None]:
+    def awaiting_others(
+        self, on_message: Callable[[], object] | None = None, asked_s: float | None = None
+    ) -> Iterator[None]:
         """Report that the enclosed code waits for a person or another agent.
 
-        `on_message` is called if a message to the agent arrives in that time: it is the awaited answer.
+        `on_message` is called if a message to the agent arrives in that time: it is the awaited answer. `asked_s`: when
+        an earlier process asked, in seconds since the epoch; then a message that was written since is the answer, too.
         """
-        self._waits, self._on_message = self._waits + 1, on_message
+        self._waits, self._on_message, self._asked_s = self._waits + 1, on_message, asked_s
         self.on_awaiting()
         try:
             yield
@@ -271,8 +275,13 @@ class CallContext:
             self._waits, self._on_message = self._waits - 1, None
             self.on_awaiting()
 
-    def take_message(self) -> bool:
-        """Answer the call by the message that has arrived. Returns False if no message can answer it."""
+    def take_message(self, written_s: float | None = None) -> bool:
+        """Answer the call by a message that arrives, or that was written at this time and has arrived before.
+
+        Returns False if the message cannot answer it.
+        """
+        if written_s is not None and (self._asked_s is None or written_s < self._asked_s):
+            return False
         answer, self._on_message = self._on_message, None
         if answer is not None:
             answer()

@@ -59,7 +59,8 @@ class ToolExecutor:
         self._changed: asyncio.Future[None] | None = None
         self._is_urgent = False
         self._is_stopping = False
-        # The messages that were taken as answers to questions, by id.
+        # When the messages to the run were written, by id, and those that were taken as answers to questions.
+        self._written_s = {each.id: each.order for each in run.inbox.pending.values()}
         self._replies: dict[str, ToolExecution] = {}
 
     def to_event(self) -> list[dict[str, Any]]:
@@ -138,7 +139,7 @@ class ToolExecutor:
             self.early[block.id] = self._begin(ToolCall(id=block.id, name=block.name, arguments=block.input))
 
     def _begin(self, call: ToolCall, refusal: str | None = None) -> ToolExecution:
-        execution = ToolExecution(self._run, call, self._group, self._on_over, self.wake)
+        execution = ToolExecution(self._run, call, self._group, self._on_over, self._on_awaiting)
         self._open[execution] = None
         if (problem := refusal or execution.problem()) is not None:
             execution.refuse(problem)
@@ -182,11 +183,22 @@ class ToolExecutor:
         A message answers the oldest question that takes one; each answers one question.
         """
         self._is_urgent = self._is_urgent or injection.urgent
-        if injection.id not in self._replies:
-            asking = next((each for each in self._open if each.context.take_message()), None)
-            if asking is not None:
-                self._replies[injection.id] = asking
+        self._written_s[injection.id] = injection.order
+        self._answer_by(injection.id)
         self.wake()
+
+    def _on_awaiting(self) -> None:
+        """Let messages answer a question of an earlier process: they have arrived before it is asked again."""
+        for message_id, written_s in self._written_s.items():
+            if written_s is not None and self._run.inbox.known(message_id) is not None:
+                self._answer_by(message_id, written_s)
+        self.wake()
+
+    def _answer_by(self, message_id: str, written_s: float | None = None) -> None:
+        if message_id not in self._replies:
+            asking = next((each for each in self._open if each.context.take_message(written_s)), None)
+            if asking is not None:
+                self._replies[message_id] = asking
 
     def wake(self) -> None:
         if self._changed is not None and not self._changed.done():

@@ -270,7 +270,7 @@ class SessionPeople:
             person=person,
         )
         on_message = (lambda: people.answer_by_message(request_id)) if takes_text and not person else None
-        with call.awaiting_others(on_message):
+        with call.awaiting_others(on_message, await people.asked_s(request_id)):
             answer = await people.ask(request)
         call.decision = _decision(answer)
         return _answer_text(answer, options)

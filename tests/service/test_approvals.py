@@ -280,6 +280,23 @@ async def test_a_question_is_answered_by_a_button_or_a_reply_and_survives_a_kill
         assert await service.ended(signal.SIGTERM) == 0
 
 
+@BOTH_PLACES
+async def test_a_reply_that_is_written_while_the_service_is_down_answers_the_question(serve, thread, model):
+    async with serve() as service:
+        model.reply(tool_call("ask_user", {"question": "Which colour?"}))
+        await thread.begin(service)
+        asked = await thread.until_said("Which colour?")
+        await thread.until_said("Waiting for your answer")
+        assert await service.ended(signal.SIGTERM) == 0
+    await thread.ana.say("general", "blue", thread=thread.root)
+    async with serve() as service:
+        await thread.answered()
+        await thread.until_shown(asked, "Answered in the thread")
+        assert "They answered with a message, which follows." in json.dumps(model.bodies[-1])
+        assert "blue" in results(model.bodies[-1])
+        assert await service.ended(signal.SIGTERM) == 0
+
+
 async def test_several_options_and_a_private_question(serve, thread, model):
     async with serve() as service:
         many = {"question": "Which days?", "options": ["Mo", "Tu", "We"], "multiple": True}

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 PROGRESS = "progress"
 ASK, START, ANSWER_BY_MESSAGE = "people.ask", "people.start", "people.answer_by_message"
-SHARING, SHARE = "people.sharing", "people.share"
+ASKED, SHARING, SHARE = "people.asked_s", "people.sharing", "people.share"
 
 _FAIL_AFTER_S = 60.0
 _GONE = "The process that could do this is gone; it may have been done."
@@ -115,6 +115,11 @@ class RemotePeople:
         """Ask, and return the answer once it is stored."""
         self.unbegun |= {request.id}
         return _ANSWER.validate_python(await self._calls.call(ASK, asdict(request)))
+
+    async def asked_s(self, request_id: str) -> float | None:
+        """Return when a request that waits for its answer was shown; see `connector.protocols.People`."""
+        found: float | None = (await self._calls.call(ASKED, {"request_id": request_id}))["asked_s"]
+        return found
 
     def answer_by_message(self, request_id: str) -> None:
         """Answer a request that takes text: the agent reads the answer as a message."""

@@ -218,11 +218,15 @@ class RemoteRun:
             with ErrorBoundary(log, "progress.failed", progress_event=event):
                 await self._on_progress(event, data)
 
-    async def _result(self, name: str, arguments: dict[str, Any]) -> Mapping[str, Any]:
+    async def _result(  # noqa: PLR0911 - a case for each call
+        self, name: str, arguments: dict[str, Any]
+    ) -> Mapping[str, Any]:
         people = self._people
         match name:
             case "people.ask" if people is not None:
                 return asdict(await people.ask(_REQUEST.validate_python(arguments)))
+            case "people.asked_s" if people is not None:
+                return {"asked_s": await people.asked_s(**arguments)}
             case "people.start" if people is not None:
                 return {"objection": await people.start(**arguments)}
             case "people.sharing" if people is not None:

@@ -332,6 +332,8 @@ async def test_a_question_is_answered_by_a_button_a_message_or_not_at_all(chat):
     await later.shown("❓ And?")
     asked.thread.run.people.answer_by_message("call-3")
     assert (await later.answer).kind == "message"
+    asked.thread.run.people.answer_by_message("call-5")  # while it is being stored
+    assert (await Asked(asked.thread, replace(QUESTION, id="call-5", title="Why?")).answer).kind == "message"
     never = Asked(asked.thread, replace(QUESTION, id="call-4", title="When?", timeout_s=0.2, default=0))
     assert (await never.answer).chosen == (0,)
 

@@ -20,14 +20,18 @@ ASKED = [user_row("go", "m0"), assistant_row((), [use("ask", "a")])]
 
 
 class Asking:
-    """A tool that waits for a person; a message answers it if it `takes_text`."""
+    """A tool that waits for a person; a message answers it if it `takes_text`.
+
+    `asked_s`: when an earlier process asked the question.
+    """
 
     name, description = "ask", "Ask."
     input_schema: dict[str, Any] = {"type": "object"}  # noqa: RUF012 - as contracts have it
     repeatable = True
 
-    def __init__(self, *, takes_text: bool = False) -> None:
+    def __init__(self, *, takes_text: bool = False, asked_s: float | None = None) -> None:
         self.calls = 0
+        self._asked_s = asked_s
         self.answer: asyncio.Future[str] = asyncio.get_running_loop().create_future()
         self.is_asking = asyncio.Event()
         self._takes_text = takes_text
@@ -40,7 +44,7 @@ class Asking:
         assert context is not None
         self.calls += 1
         on_message = (lambda: self.answer.done() or self.answer.set_result("see below")) if self._takes_text else None
-        with context.awaiting_others(on_message):
+        with context.awaiting_others(on_message, self._asked_s):
             self.is_asking.set()
             return ToolResult(output=await asyncio.shield(self.answer))
 
@@ -70,6 +74,32 @@ async def test_a_message_answers_a_question_that_takes_text() -> None:
     agent.inject("tomorrow")
     assert await soon(run) == "ok"
     assert await results(agent) == {"a": "see below"}
+
+
+@pytest.mark.parametrize("is_postponed", [False, True])
+async def test_a_message_written_since_an_earlier_process_asked_answers_the_repeated_question(
+    is_postponed: bool,
+) -> None:
+    tool = Asking(takes_text=True, asked_s=10.0)
+    agent = await make_agent(say("Thanks."), say("Welcome."), tools=[tool])
+    waits = [still_running_row(use("ask", "a")), {"role": "assistant", "content": "I am waiting."}]
+    await agent.context.set_messages([*ASKED, *(waits if is_postponed else [])])
+    agent.progress.act_on("executing", lambda: agent.inject(Injection("tomorrow", order=11.0)))
+    await soon(agent.session.resume(on_progress=agent.progress))
+    assert tool.answer.result() == "see below"
+    assert await results(agent) == {"a": STILL_RUNNING if is_postponed else "see below"}
+
+
+async def test_a_message_written_before_the_question_does_not_answer_it() -> None:
+    tool = Asking(takes_text=True, asked_s=10.0)
+    agent = await make_agent(say("I am waiting."), say("Thanks."), tools=[tool])
+    await agent.context.set_messages(ASKED)
+    agent.progress.act_on("executing", lambda: agent.inject(Injection("by the way", order=9.0)))
+    run = asyncio.create_task(agent.session.resume(on_progress=agent.progress))
+    await agent.progress.reached("text")
+    assert await results(agent) == {"a": STILL_RUNNING}
+    tool.answer.set_result("yes")
+    assert await soon(run) == "Thanks."
 
 
 async def test_a_message_answers_one_question_and_the_agent_reads_it_while_the_other_one_waits() -> None:

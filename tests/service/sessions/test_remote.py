@@ -171,6 +171,9 @@ async def test_a_session_calls_functions_of_the_service_and_asks_people(model, s
         async def ask(self, request):
             return PersonAnswer("click", (0,), ("U0ANA",), (request.title,))
 
+        async def asked_s(self, request_id):
+            return 3.0 if request_id == "call" else None
+
         def answer_by_message(self, request_id):
             noted.append(request_id)
 
@@ -194,6 +197,7 @@ async def test_a_session_calls_functions_of_the_service_and_asks_people(model, s
         with pytest.raises(ValueError, match="needs some text"):
             await session.coordinator.get_capability(NOTIFY)("")
         assert (people.owner, people.unbegun) == ("U0ANA", {"call"})
+        assert (await people.asked_s("call"), await people.asked_s("other")) == (3.0, None)
         assert await people.start("call", "old") == "It has begun before."
         assert await people.start("call", "new") is None
         assert people.unbegun == frozenset()
