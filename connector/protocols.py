@@ -492,6 +492,7 @@ class PersonRequest:
         is_multiple: whether several options can be chosen.
         takes_text: whether a reply in the thread answers it.
         person: the only user who sees and answers it; blank: all see it.
+        asker: name of the sub-agent that asks; blank: the agent of the run.
     """
 
     id: str
@@ -509,6 +510,7 @@ class PersonRequest:
     is_multiple: bool = False
     takes_text: bool = False
     person: str = ""
+    asker: str = ""
 
 
 # How a request ended: a person clicked, or wrote a text in a form; a message in the thread answered it; its time was

@@ -77,6 +77,12 @@ class PendingMessage:
         return self.by or self.message.user
 
     @property
+    def worker_name(self) -> str:
+        """How people see the worker whose run begins with it: its task and its id; blank: the run is no worker's."""
+        worker = self.message.worker
+        return f"{self.title or 'Worker'} ({worker})" if worker else ""
+
+    @property
     def starts_no_run(self) -> bool:
         """Whether it waits for the next run, or is dropped, rather than start one."""
         return self.is_late_change or self.is_aside

@@ -143,10 +143,10 @@ def _active(content: HomeContent) -> Iterator[Block]:
 def _asked(content: HomeContent) -> Iterator[Block]:
     for each in content.asked[:_MOST_ASKED]:
         place, run = ThreadAddress.parse(each.conversation_id), each.run
-        owner, title = run.first.owner, f"a conversation of <@{run.first.owner}>"
+        title = f"a conversation of <@{run.first.owner}>"
         if each.is_reader:
             title = f"{_link(content.url, each.conversation_id, run.first.prompt)} · {_where(each.conversation_id)}"
-        shown = waiting_content(RequestAddress(place, run.id, each.request.key), each.request, owner).blocks
+        shown = waiting_content(RequestAddress(place, run.id, each.request.key), each.request, run.first).blocks
         if len(details_of(each.request.request)) <= _DETAILS_CHARS:
             yield from shown
             hint = "for"

@@ -24,7 +24,7 @@ from connector.protocols import DENY
 if TYPE_CHECKING:
     from connector.events import RequestAddress, RequestForm
     from connector.protocols import PersonAnswer, PersonRequest
-    from connector.records import RequestRecord
+    from connector.records import PendingMessage, RequestRecord
 
 _TITLE_CHARS = 280
 # Longer details become a file: Slack limits the text of all blocks of a message.
@@ -33,16 +33,19 @@ _LABEL_CHARS = 70
 _REASON_CHARS = 1_000
 
 
-def waiting_content(address: RequestAddress, record: RequestRecord, owner: str) -> Content:
-    """Return the message of a request that waits; `owner` is the user who began the run."""
+def waiting_content(address: RequestAddress, record: RequestRecord, first: PendingMessage) -> Content:
+    """Return the message of a request that waits; `first`: the first message of the run."""
     request = record.request
-    notes = [request.risk, f"{_who(request, owner)} may answer until {moment(record.deadline_s)}"]
+    asker = " of ".join(filter(None, (request.asker, first.worker_name)))
+    asks = f"{escape(asker)} asks" if asker else ""
+    notes = [asks, request.risk, f"{_who(request, first.owner)} may answer until {moment(record.deadline_s)}"]
     if request.default is not None and request.options:
         notes.append(f"then: {escape(request.options[request.default])}")
     if request.needed > 1:
         notes.append(f"{len(record.votes)} of {request.needed} have allowed it")
     if request.takes_text and not request.person:
-        notes.append("or reply here in your own words")
+        names = " ".join(f"@{each}" for each in (address.place.worker, request.asker) if each)
+        notes.append(f"or write `{escape(names)} …`" if names else "or reply here in your own words")
     context = {"type": "context", "elements": [mrkdwn(" · ".join(filter(None, notes)))]}
     return Content(_title(request), (*_body(request), context, *_controls(str(address), record)))
 

@@ -136,7 +136,7 @@ class Requests:
             name = await self._background.users.known_name_of(request.person)
             posts = service_post(part, texts.asked_privately(name))
         else:
-            content = waiting_content(self._address(key), record, self.owner)
+            content = waiting_content(self._address(key), record, self._record().first)
             posts = (request_post(part, content, file_of(request)),)
         log.info("request.asked", **self._log_fields(record), until_s=round(record.deadline_s))
         await self._outbox.add(*posts, run=lambda: asdict(self._record()))
@@ -357,11 +357,11 @@ class Requests:
     async def _settle(self, key: str) -> None:
         """Replace the buttons by the answer, or show the votes so far. One edit is made at a time, the latest last."""
         record, client = self._record().requests[key], self._background.client
-        address, owner = self._address(key), self.owner
+        address, first = self._address(key), self._record().first
 
         def compose() -> Any:
             latest = self._record().requests[key]
-            return answered_content(latest) if latest.answer is not None else waiting_content(address, latest, owner)
+            return answered_content(latest) if latest.answer is not None else waiting_content(address, latest, first)
 
         slot = CallSlot(Priority.PERSON, self._lease.conversation_id)
         self._editing.add(key)
@@ -376,7 +376,7 @@ class Requests:
 
     async def _show_privately(self, key: str) -> None:
         record = self._record().requests[key]
-        content = waiting_content(self._address(key), record, self.owner)
+        content = waiting_content(self._address(key), record, self._record().first)
         arguments = {"channel": self._place.channel, "user": record.request.person, **content.arguments()}
         if self._place.thread_ts is not None:
             arguments["thread_ts"] = self._place.thread_ts

@@ -25,7 +25,7 @@ from connector.runs.requests import Requests
 from connector.runs.run_status import STATUS_KEY, RunStatus
 from connector.runs.steering import Steering
 from connector.runs.thread_reader import ThreadReader
-from connector.runs.worker_report import report, worker_name
+from connector.runs.worker_report import report
 from connector.slack_api.client import key_of
 from connector.slack_api.errors import error_boundary
 
@@ -121,7 +121,7 @@ class SlackRun:
             lease,
             record,
             self.instance.persona,
-            name=worker_name(record.first) or (self.instance.persona.name if len(workspace.router.names()) > 1 else ""),
+            name=record.first.worker_name or (self.instance.persona.name if len(workspace.router.names()) > 1 else ""),
             keep_ts=lambda ts: self._store(status_ts=ts),
             on_closed=self.outbox.close,
         )
@@ -561,7 +561,7 @@ class SlackRun:
 
     def _of_worker(self, text: str) -> str:
         """Return a text of the run, with the name of its worker, if it is one's."""
-        name = worker_name(self.first)
+        name = self.first.worker_name
         return f"🛠️ {name}: {text}" if name and text else text
 
     async def _post_last(self, status: str, answer: str, *posts: Post) -> None:

@@ -24,7 +24,7 @@ async def report(workspace: WorkspaceContext, order: PendingMessage, status: str
     place, now_s = order.message.place, workspace.background.now_s()
     if workspace.workers is None or not place.worker:
         return
-    thread, name = place.thread, worker_name(order)
+    thread, name = place.thread, order.worker_name
     said = text if len(text) <= _MOST_CHARS else f"{text[:_MOST_CHARS]}… (of {len(text)} characters)"
     read = (
         f"{name} has ended: {status}. The thread has its report:\n\n{said}" if said else f"{name} has ended: {status}."
@@ -33,9 +33,3 @@ async def report(workspace: WorkspaceContext, order: PendingMessage, status: str
     entry = InboxEntry(f"note:{order.instance}:{place.worker}:{order.id}", "note", asdict(note))
     await workspace.runs.admit(thread.conversation_id, entry)
     await workspace.workers.ended(place.conversation_id, status, text, now_s, fence=fence)
-
-
-def worker_name(order: PendingMessage) -> str:
-    """Return how people see the worker of a run: its task and its id; blank: the run is no worker's."""
-    worker = order.message.worker
-    return f"{order.title or 'Worker'} ({worker})" if worker else ""

@@ -17,7 +17,7 @@ instances:
   alpha:
     persona: {name: Alpha, emoji: ":owl:"}
     instructions: You lead.
-    tools: [{module: tool-filesystem}, {module: tool-delegate}]
+    tools: [{module: tool-filesystem}, {module: tool-delegate}, {module: tool-ask-user}]
     hooks: [HOOKS]
     agents:
       researcher: {description: Finds sources., instructions: You research.}
@@ -101,6 +101,21 @@ async def test_a_message_with_its_name_reaches_the_agent_and_no_other(serve, thr
         await thread.until_marked(said, "eyes")
         assert "also check 2024" in told(scripts.asked("research")[-1])
         assert not any("also check 2024" in json.dumps(body["messages"]) for body in scripts.asked("lead"))
+        assert await service.ended(signal.SIGTERM) == 0
+
+
+@BOTH_PLACES
+async def test_a_question_of_an_agent_says_how_to_answer_it(serve, thread, scripts):
+    scripts.of("lead", [delegate("researcher", "find A")])
+    scripts.of("research", [tool_call("ask_user", {"question": "Which colour?"})], [text("A is blue.")])
+    async with serve() as service:
+        await thread.begin(service)
+        await thread.until_shown("Which colour?", "researcher asks", "or write `@researcher …`")
+        await thread.say("@researcher blue")
+        await thread.answered()
+        await thread.until_shown("Which colour?", "Answered in the thread")
+        assert "They answered with a message, which follows." in json.dumps(scripts.asked("research")[-1])
+        assert "blue" in told(scripts.asked("research")[-1])
         assert await service.ended(signal.SIGTERM) == 0
 
 

@@ -78,6 +78,22 @@ async def test_a_call_of_a_worker_waits_for_the_person_of_the_thread(serve, thre
         assert await service.ended(signal.SIGTERM) == 0
 
 
+async def test_a_question_of_a_worker_says_how_to_answer_it(serve, thread, scripts):
+    scripts.of("lead", [dispatch()], [text("A worker is at it.")])
+    scripts.of("research", [tool_call("ask_user", {"question": "Which colour?"})], [text("A is blue.")])
+    async with serve() as service:
+        await thread.begin(service)
+        await thread.until_said("A worker is at it.")
+        worker = await begun(thread)
+        await thread.until_shown("Which colour?", f"Find A ({worker}) asks", f"or write `@{worker} …`")
+        await thread.say(f"@{worker} blue")
+        await thread.until_said("): A is blue.")
+        await thread.until_shown("Which colour?", "Answered in the thread")
+        assert "They answered with a message, which follows." in json.dumps(scripts.asked("research")[-1])
+        assert "blue" in told(scripts.asked("research")[-1])
+        assert await service.ended(signal.SIGTERM) == 0
+
+
 async def test_a_rewind_names_the_workers_that_it_leaves_behind(serve, thread, scripts):
     scripts.of("lead", [dispatch()], [text("A worker is at it.")])
     async with serve() as service:
