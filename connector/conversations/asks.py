@@ -48,7 +48,7 @@ async def ask(state: ConversationState, entry: InboxEntry, command: LogCommand) 
         else:
             target, quoted, question = place, await _message(state, command), command.argument
             shown = texts.asks(command.user, _shortened(question))
-        ts = await post_once(state, entry, target, shown)
+        ts = await post_once(state, entry, command, target, shown)
     except SlackCallFailed as e:
         arguments = {"channel": command.user, "text": texts.not_asked(place.channel, e.error)}
         call = workspace.background.client.call("chat.postMessage", arguments, CallSlot(run=command.user))
@@ -61,8 +61,10 @@ async def ask(state: ConversationState, entry: InboxEntry, command: LogCommand) 
     return ""
 
 
-async def post_once(state: ConversationState, entry: InboxEntry, place: ThreadAddress, markup: str) -> str:
-    """Post the message of an entry, once; return its ts.
+async def post_once(
+    state: ConversationState, entry: InboxEntry, command: LogCommand, place: ThreadAddress, markup: str
+) -> str:
+    """Post the message of the entry of a command, once; return its ts.
 
     Raises:
         SlackCallFailed: Slack refuses it.
@@ -72,7 +74,8 @@ async def post_once(state: ConversationState, entry: InboxEntry, place: ThreadAd
     async def attempt() -> str:
         nonlocal in_doubt
         was_in_doubt, in_doubt = in_doubt, True
-        return await client.post(place, Content(markup), key, in_doubt=was_in_doubt, confirm=state.lease.confirm)
+        content, confirm = Content(markup), state.lease.confirm
+        return await client.post(place, content, key, in_doubt=was_in_doubt, since=command.at, confirm=confirm)
 
     return await client.retry_until_done(attempt)
 

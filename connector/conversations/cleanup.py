@@ -208,7 +208,13 @@ class Cleanup:
             was_in_doubt, in_doubt = in_doubt, True  # a failed call may have posted it
             content, confirm = Content(escape(notice.text)), self._lease.confirm
             await self._background.client.post(
-                notice.place, content, notice.key, in_doubt=was_in_doubt, confirm=confirm, on_doubt=on_doubt
+                notice.place,
+                content,
+                notice.key,
+                in_doubt=was_in_doubt,
+                since=notice.message.ts,
+                confirm=confirm,
+                on_doubt=on_doubt,
             )
 
         await best_effort(self._background.client.retry_until_done(attempt))

@@ -143,17 +143,17 @@ async def _export(
     state: ConversationState, history: ConversationHistory, entry: InboxEntry, command: LogCommand
 ) -> str:
     try:
-        return await _share(state, entry, await history.export(command.instance, state.id))
+        return await _share(state, entry, command, await history.export(command.instance, state.id))
     except Refused as e:
         return str(e)
 
 
-async def _share(state: ConversationState, entry: InboxEntry, content: str) -> str:
+async def _share(state: ConversationState, entry: InboxEntry, command: LogCommand, content: str) -> str:
     """Post a file, once; return why that is not possible, blank: it is done."""
-    client, lease = state.workspace.background.client, state.lease
+    client, in_doubt = state.workspace.background.client, state.cleanup.is_inherited(entry)
     share = partial(uploads.share, client, ThreadAddress.parse(state.id), f"{entry.id}:file", content)
     try:
-        await client.retry_until_done(partial(share, in_doubt=state.cleanup.is_inherited(entry), confirm=lease.confirm))
+        await client.retry_until_done(partial(share, in_doubt=in_doubt, since=command.at, confirm=state.lease.confirm))
     except SlackCallFailed as e:
         return texts.no_file(e.error)
     return ""
@@ -169,6 +169,7 @@ async def _fork(state: ConversationState, history: ConversationHistory, entry: I
         ts = await post_once(
             state,
             entry,
+            command,
             replace(place, thread_ts=None),
             texts.forked_from(link, one_line(command.argument, _QUOTE_CHARS)),
         )
@@ -207,7 +208,7 @@ async def _begin(state: ConversationState, _: ConversationHistory, entry: InboxE
     place, workspace = ThreadAddress.parse(state.id), state.workspace
     shown = escape(command.shown) if command.shown else texts.asks(command.user, escape(command.argument))
     try:
-        ts = await post_once(state, entry, replace(place, thread_ts=None), shown)
+        ts = await post_once(state, entry, command, replace(place, thread_ts=None), shown)
     except SlackCallFailed as e:
         log.warning("thread.not_begun", channel=place.channel, entry=entry.id, error=str(e))
         if command.app:
@@ -250,7 +251,7 @@ async def _recipe(state: ConversationState, _: ConversationHistory, entry: Inbox
 async def _say(state: ConversationState, _: ConversationHistory, entry: InboxEntry, command: LogCommand) -> str:
     """Post a text at the top level of a channel."""
     place = replace(ThreadAddress.parse(state.id), thread_ts=None)
-    await best_effort(post_once(state, entry, place, escape(command.argument)))
+    await best_effort(post_once(state, entry, command, place, escape(command.argument)))
     return ""
 
 
@@ -273,7 +274,7 @@ async def _memory(state: ConversationState, _: ConversationHistory, entry: Inbox
         if command.argument != "export":
             return await memory.carry_out(channel, command.user, command.argument, entry.id)
         if content := await memory.export(channel):
-            return await _share(state, entry, content)
+            return await _share(state, entry, command, content)
     except Refused as e:
         return escape(str(e))
     return texts.NO_FACTS

@@ -74,6 +74,7 @@ class Outbox:
         self._client = client
         self._lease = lease
         self._first = record.first.message
+        self._since = f"{record.first.written_s:.6f}"
         self._place = self._first.place
         self._run_id = record.id
         self._instance, self._prompt_id = record.first.instance, record.first.id
@@ -191,7 +192,9 @@ class Outbox:
     async def _share(self, post: Post) -> None:
         """Share uploaded files; if Slack refuses, post one notice about it."""
         confirm = self._lease.confirm
-        share = partial(uploads.complete, self._client, self._place, post.shared, post.comment, confirm=confirm)
+        share = partial(
+            uploads.complete, self._client, self._place, post.shared, post.comment, since=self._since, confirm=confirm
+        )
         refused = await self._attempt(post, share)
         if refused is not None and refused.error != NO_THREAD:
             notice = replace(post, by_agent=False, shared=())
@@ -205,7 +208,9 @@ class Outbox:
             if with_link is not None:
                 return with_link
         key, confirm = f"{self._run_id}:{post.part}", self._lease.confirm
-        share = partial(uploads.share, self._client, self._place, key, post.file, post.kind, confirm=confirm)
+        share = partial(
+            uploads.share, self._client, self._place, key, post.file, post.kind, since=self._since, confirm=confirm
+        )
         failed = await self._attempt(post, share)
         if failed is None or self.is_closed:
             return post
@@ -339,7 +344,7 @@ class Outbox:
         slot = CallSlot(run=self._first.user)  # fair between people
         confirm = self._lease.confirm
         answer = self._answer_key(post) if post.by_agent and post.part.isdigit() else None
-        post_once = partial(self._client.post, self._place, content, key, persona, answer=answer)
+        post_once = partial(self._client.post, self._place, content, key, persona, since=self._since, answer=answer)
 
         def on_doubt() -> None:
             self.is_in_doubt = True

@@ -48,6 +48,8 @@ log = structlog.get_logger(__name__)
 T = TypeVar("T")
 
 _PAGE = 200
+# How much the clock of this process may differ from Slack's. Requests that Slack signs may differ as much.
+_CLOCKS_DIFFER_S = 300.0
 _POST_EVENT = "amplifier_post"
 _ATTEMPTS = 4
 _BETWEEN_ATTEMPTS = Backoff(0.5, 4.0)
@@ -105,9 +107,9 @@ class ThreadHistory:
     async def posts(
         self, place: ThreadAddress, slot: CallSlot | None = None, oldest: str = ""
     ) -> AsyncIterator[Message]:
-        """Yield the messages of a thread, oldest first; of a channel, one page of the latest, newest first.
+        """Yield the messages of a thread, oldest first; of a channel, newest first.
 
-        Messages of a thread that are older than `oldest` may be missing.
+        Messages that are older than `oldest` may be missing. If it is blank, a channel yields one page of the latest.
         """
         slot = slot or CallSlot(run=place.conversation_id)
         arguments: dict[str, Any] = {"channel": place.channel, "include_all_metadata": True, "limit": self.page}
@@ -121,8 +123,16 @@ class ThreadHistory:
             for message in page["messages"]:
                 yield message
             arguments["cursor"] = (page.get("response_metadata") or {}).get("next_cursor")
-            if not arguments["cursor"] or place.thread_ts is None:
+            if not arguments["cursor"] or (place.thread_ts is None and not oldest):
                 return
+
+    def posts_since(self, place: ThreadAddress, since: str) -> AsyncIterator[Message]:
+        """Yield all messages of a thread; of a channel, those since a time (a ts by Slack's or this process's clock).
+
+        If the time is blank or 0, a channel yields one page of the latest.
+        """
+        oldest_s = max(float(since or 0) - _CLOCKS_DIFFER_S, 0) if place.thread_ts is None else 0
+        return self.posts(place, oldest=f"{oldest_s:.6f}" if oldest_s else "")
 
     async def message(self, channel: str, ts: str, slot: CallSlot | None = None) -> Message | None:
         """Return a message with its metadata; `None`: it does not exist."""
@@ -130,9 +140,9 @@ class ThreadHistory:
         page = await self._call("conversations.replies", arguments, slot or CallSlot(), done=("thread_not_found",))
         return next((each for each in page.get("messages", ()) if each.get("ts") == ts), None)
 
-    async def find(self, place: ThreadAddress, key: str) -> Message | None:
-        """Return the bot's post with this key in a thread (or channel)."""
-        async for message in self.posts(place):
+    async def find(self, place: ThreadAddress, key: str, since: str = "") -> Message | None:
+        """Return the bot's post with this key in a thread (or channel); `since` as in `posts_since`."""
+        async for message in self.posts_since(place, since):
             if key_of(message) == key:
                 return message
         return None
@@ -212,6 +222,7 @@ class SlackClient:
         *,
         slot: CallSlot | None = None,
         in_doubt: bool = False,
+        since: str = "",
         confirm: Confirm | None = None,
         on_doubt: Callable[[], None] = lambda: None,
         answer: AnswerKey | None = None,
@@ -219,8 +230,8 @@ class SlackClient:
         """Post a message exactly once and return its ts.
 
         `key` is the idempotency key, `answer` as in `answer_of`. A post `in_doubt` may already be in the thread, so it
-        is looked up first. `confirm` is awaited right before each attempt; an exception from it prevents the attempt.
-        After `on_doubt` is called, another copy may arrive late.
+        is looked up first; `since` is a time before any attempt, as in `posts_since`. `confirm` is awaited right before
+        each attempt; an exception from it prevents the attempt. After `on_doubt` is called, another copy may arrive late.
         """
         slot = slot or CallSlot(run=place.conversation_id)
         arguments: Arguments = {
@@ -234,7 +245,7 @@ class SlackClient:
             arguments["thread_ts"] = place.thread_ts
         if persona is not None:
             arguments |= {"username": persona.name, "icon_emoji": persona.emoji}
-        once = PendingCalls(lambda: self._find(place, key), in_doubt, confirm, on_doubt)
+        once = PendingCalls(lambda: self._find(place, key, since), in_doubt, confirm, on_doubt)
         response = await self.call("chat.postMessage", arguments, slot, once=once)
         ts = str(response["ts"])
         # If the thread's root was deleted, Slack posts to the channel instead: delete that post.
@@ -243,13 +254,14 @@ class SlackClient:
             raise SlackCallFailed("chat.postMessage", NO_THREAD)
         return ts
 
-    async def _find(self, place: ThreadAddress, key: str) -> dict[str, Any] | None:
+    async def _find(self, place: ThreadAddress, key: str, since: str) -> dict[str, Any] | None:
         """Return the response to a post of unknown outcome; `None`: the post does not exist."""
         try:
-            found = await self.history.find(place, key)
+            found = await self.history.find(place, key, since)
         except SlackCallFailed as e:
             # If the thread's root was deleted, Slack may have put the post into the channel: delete it.
-            stray = await self.history.find(replace(place, thread_ts=None), key) if e.error == NO_THREAD else None
+            channel = replace(place, thread_ts=None)
+            stray = await self.history.find(channel, key, since) if e.error == NO_THREAD else None
             if stray is not None:
                 await self.delete(place.channel, stray["ts"])
             raise

@@ -111,11 +111,13 @@ async def share(  # noqa: PLR0913 - the parts of an upload
     kind: str = ANSWER,
     *,
     in_doubt: bool,
+    since: str,
     confirm: Confirm,
 ) -> None:
     """Share a text as a file in a conversation, exactly once; `kind` as in `file_name`.
 
-    A file `in_doubt` may already be shared, so it is looked up by its name. `confirm` as in `SlackClient.post`.
+    A file `in_doubt` may already be shared, so it is looked up by its name. `since` and `confirm` as in
+    `SlackClient.post`.
 
     Raises:
         SlackCallFailed: Slack refused it, or the thread's root was deleted.
@@ -127,7 +129,7 @@ async def share(  # noqa: PLR0913 - the parts of an upload
         return file.get("name") == name
 
     async def look() -> dict[str, Any] | None:
-        return next(iter(await _shared(client, place, is_answer)), None)
+        return next(iter(await _shared(client, place, is_answer, since)), None)
 
     if in_doubt and await look() is not None:
         return
@@ -167,9 +169,12 @@ async def complete(  # noqa: PLR0913 - the parts of an upload
     comment: str,
     *,
     in_doubt: bool,
+    since: str,
     confirm: Confirm,
 ) -> None:
     """Share uploaded files in a conversation in one message, exactly once: they are looked up by their ids.
+
+    `since` and `confirm` as in `SlackClient.post`.
 
     Raises:
         SlackCallFailed: Slack refused it, or the thread's root was deleted.
@@ -180,7 +185,7 @@ async def complete(  # noqa: PLR0913 - the parts of an upload
         return file.get("id") in ids
 
     async def look() -> dict[str, Any] | None:
-        return next(iter(await _shared(client, place, is_shared)), None)
+        return next(iter(await _shared(client, place, is_shared, since)), None)
 
     if in_doubt and await look() is not None:
         return
@@ -214,10 +219,10 @@ async def _require_thread(client: SlackClient, place: ThreadAddress, is_ours: Ca
 
 
 async def _shared(
-    client: SlackClient, place: ThreadAddress, is_ours: Callable[[dict[str, Any]], bool]
+    client: SlackClient, place: ThreadAddress, is_ours: Callable[[dict[str, Any]], bool], since: str = ""
 ) -> list[dict[str, Any]]:
-    """Return certain files in a conversation; skip deleted ones."""
-    messages = client.history.posts(place)
+    """Return certain files in a conversation; skip deleted ones. `since` as in `ThreadHistory.posts_since`."""
+    messages = client.history.posts_since(place, since)
     return [file async for message in messages for file in _files_of(message) if is_ours(file)]
 
 

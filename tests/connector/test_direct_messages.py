@@ -10,7 +10,8 @@ from structlog.testing import capture_logs
 
 from connector.protocols import SlackOptions
 from connector.texts import NOTHING_RUNS
-from local_slack import DropAfterCall, ErrorResponse
+from local_slack import DropAfterCall, ErrorResponse, SlowResponse
+from local_slack.workspace.messages import Body
 
 SINGLE = SlackOptions(dm_threads=False)
 SUGGEST = "assistant.threads.setSuggestedPrompts"
@@ -128,6 +129,21 @@ async def test_a_single_conversation_needs_no_mention_and_is_answered_outside_of
         await run.answer("hi")
         await chat.slack.until(lambda ws: [m.text for m in ws.messages(dm)] == ["hello", "one more thing", "hi"])
         assert not any(m.thread_ts for m in chat.slack.workspace.messages(dm))
+
+
+async def test_an_answer_outside_of_threads_is_found_however_much_was_written_since(process, slack, dm):
+    async with process(options=SINGLE) as chat:
+        thread = await chat.start("hello", dm)
+        await status_in(chat, dm)
+        chat.fail("chat.postMessage", SlowResponse(60))
+        await thread.run.answer("hi")
+        await chat.slack.until(lambda ws: any(m.text == "hi" for m in ws.messages(dm)))
+    for _ in range(201):
+        slack.workspace.post(dm, slack.workspace.directory.bot, Body("news"))
+    async with process(options=SINGLE) as chat:
+        run = (await chat.start("and now", dm)).run
+        assert (run.prompt, run.resumed) == ("and now", False)
+        assert sum(m.text == "hi" for m in chat.slack.workspace.messages(dm)) == 1
 
 
 async def test_a_thread_beside_a_single_conversation_is_one_of_its_own(process, dm):

@@ -13,7 +13,7 @@ from model_scripts import Scripts, TestThread
 from service_process import run_command
 
 from connector.setup import manifest
-from local_slack import DropBeforeCall, LocalSlack
+from local_slack import DropBeforeCall, LocalSlack, SlowResponse
 
 FILE = """
 instances:
@@ -111,6 +111,27 @@ async def test_a_schedule_fires_once_over_a_kill_in_the_thread_and_in_the_channe
         assert [read(scripts, words) for words in ("look here again", "write the news")] == [1, 1]
         assert sum("⏰ Scheduled" in each for each in environment.said(thread.root)) == 1
         assert sum("write the news" in each.text for each in roots) <= 1
+        assert await service.ended(signal.SIGTERM) == 0
+
+
+async def test_a_thread_begins_once_however_much_is_written_before_the_next_process(serve, thread, environment):
+    def roots():
+        found = thread.slack.workspace.messages(thread.channel)
+        return [each.ts for each in found if each.by_bot and "write the news" in each.text]
+
+    async with serve() as service:
+        await thread.begin(service)
+        await thread.answered()
+        await thread.ana.command("general", f"/alpha schedule {soon()} write the news")
+        await thread.until_whispered("removes it.")
+        thread.slack.faults.next("chat.postMessage", SlowResponse(60))
+        (news,) = await thread.slack.until(lambda _: roots())
+        await service.ended(signal.SIGKILL)
+    for number in range(201):
+        await thread.ana.say("general", f"message {number}")
+    async with serve() as service:
+        await thread.slack.until(lambda _: any(environment.said(each)[-1:] == ["fine"] for each in roots()))
+        assert roots() == [news]
         assert await service.ended(signal.SIGTERM) == 0
 
 

@@ -20,6 +20,18 @@ async def test_a_post_in_doubt_that_missed_its_deleted_thread_is_deleted_from_th
     assert slack.workspace.messages("general") == ()
 
 
+@pytest.mark.parametrize("page", [15, 200])
+async def test_a_post_in_doubt_in_a_channel_is_found_however_much_was_written_since(slack, client, page):
+    client.history.page = page
+    ana, place = slack.as_person("ana"), ThreadAddress("T0LOCAL", slack.channel("general").id, None)
+    since = await ana.say("general", "look")
+    ts = await client.post(place, Content("found"), "key")
+    for number in range(page + 1):
+        await ana.say("general", f"{number}")
+    assert await client.post(place, Content("found"), "key", in_doubt=True, since=since) == ts
+    assert sum(each.text == "found" for each in slack.workspace.messages("general")) == 1
+
+
 async def test_a_text_that_cannot_be_encoded_is_refused_before_it_is_sent(client):
     with pytest.raises(SlackCallFailed, match="unsendable") as refused:
         await client.post(ThreadAddress("T0LOCAL", "C0GENERAL", "1.0"), Content("a \ud800 b"), "key")

@@ -31,7 +31,9 @@ async def root(slack) -> str:
 @pytest.fixture
 def sharing(client, slack, root):
     place = ThreadAddress("T0LOCAL", slack.channel("general").id, root)
-    return partial(share, client, place, "run:1", "# Report\n\nwords", in_doubt=False, confirm=confirm)
+    return partial(
+        share, client, key="run:1", content="# Report\n\nwords", place=place, in_doubt=False, since="", confirm=confirm
+    )
 
 
 async def test_no_file_is_shared_in_the_channel_of_a_deleted_thread(slack, sharing, root):
@@ -39,6 +41,16 @@ async def test_no_file_is_shared_in_the_channel_of_a_deleted_thread(slack, shari
     with pytest.raises(SlackCallFailed, match="thread_not_found"):
         await sharing()
     assert slack.workspace.messages("general") == ()
+
+
+async def test_a_file_in_doubt_in_a_channel_is_found_however_much_was_written_since(slack, client, sharing, root):
+    client.history.page = 5
+    in_channel = partial(sharing, place=ThreadAddress("T0LOCAL", slack.channel("general").id, None), since=root)
+    await in_channel()
+    for number in range(6):
+        await slack.as_person("ana").say("general", f"{number}")
+    await in_channel(in_doubt=True)
+    assert sum(bool(message.body.files) for message in slack.workspace.messages("general")) == 1
 
 
 async def test_a_file_whose_thread_is_deleted_while_it_is_shared_is_deleted_from_the_channel(slack, sharing, root):
