@@ -74,7 +74,10 @@ def occurrences(cron: str, zone: str, after_s: float, *, backwards: bool = False
     change back repeats occurs once.
     """
     for each in CronSim(cron, datetime.fromtimestamp(after_s, ZoneInfo(zone)), reverse=backwards):
-        yield each.timestamp()
+        at_s = each.timestamp()
+        # CronSim takes a time in the second pass of a repeated hour for one in the first pass.
+        if at_s < after_s if backwards else at_s > after_s:
+            yield at_s
 
 
 def passed(cron: str, zone: str, due_s: float, now_s: float) -> tuple[list[float], int]:
