@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 _SCHEDULE = TypeAdapter(Schedule)
 _ID_CHARS = 8
 _TEXT_CHARS = 2_000
-# How long the identity of a schedule that is over is kept.
+# How long the identity of a schedule that is over is kept, if there is room for it.
 KEPT_S = 7 * 86_400.0
 # Schedules of a person, and of a workspace. The collection has room for those that are added at the same moment.
 MOST_OF_PERSON, MOST = 50, MOST_DOCUMENTS - 100
@@ -103,9 +103,10 @@ class StoredSchedules:
         known = [each.schedule for each in await self.stored(team)]
         if (same := next((each for each in known if each.id == schedule_id), None)) is not None:
             return same
-        if len(known) >= MOST:
+        current = [each for each in known if not each.is_over]
+        if len(current) >= MOST:
             raise ValueError(f"This workspace has {MOST} schedules, and no more are possible: remove one first.")
-        if sum(each.user == user and not each.is_over for each in known) >= MOST_OF_PERSON:
+        if sum(each.user == user for each in current) >= MOST_OF_PERSON:
             raise ValueError(f"You have {MOST_OF_PERSON} schedules, and no more are possible: remove one first.")
         zone, now_s = zone or (await self.zones[team](user) if team in self.zones else "") or "UTC", self.now_s()
         times, text = await asyncio.to_thread(parse, request, zone, now_s)
@@ -113,6 +114,9 @@ class StoredSchedules:
             raise ValueError(f"After the times, write the message to me: 1 to {_TEXT_CHARS} characters.")
         parts = (place, instance, user, text, times.title, times.cron, zone, now_s, times.first_s, call)
         schedule = Schedule(schedule_id, *parts)
+        over = sorted((each for each in known if each.is_over), key=lambda each: each.over_s)
+        for old in over[: max(len(known) + 1 - MOST, 0)]:  # the store would delete the oldest ones, also current ones
+            await self.delete(team, old.id)
         await self._retry.call(lambda: self._store.put_document(_collection(team), schedule_id, asdict(schedule)))
         self.changed.set()
         return schedule

@@ -3,7 +3,7 @@ from __future__ import annotations
 import asyncio
 import time
 from contextlib import aclosing, suppress
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from itertools import count
 from typing import Any
@@ -15,7 +15,7 @@ from connector.inbound.unattended import Obstacle
 from orchestrator_interactive.storage.retry import StoreRetryPolicy
 from service.administration.backup import back_up, restore
 from service.schedules.scheduler import Scheduler, decided_of
-from service.schedules.stored import KEPT_S, MOST_OF_PERSON, StoredSchedules
+from service.schedules.stored import KEPT_S, MOST, MOST_OF_PERSON, StoredSchedules
 from service.store import open_log_store, open_run_store
 
 T0 = datetime(2026, 3, 23, 8, 30, tzinfo=UTC).timestamp()  # a Monday
@@ -184,6 +184,23 @@ async def test_a_removed_schedule_stays_removed(office):
     assert await office.schedules().revoke("T1", "U1", schedule.id)
     assert not await office.schedules().replace(stored, replace(schedule, due_s=1))
     assert await office.left() == []
+
+
+async def test_schedules_that_are_over_take_no_room(office):
+    first = await office.add()
+    for number in range(MOST):
+        over = replace(first, id=f"s{number:08}").over(T0 + number)
+        await office.store.put_document("schedules:T1", over.id, asdict(over))
+    added = await office.add("in 2 days look", call="c2")
+    assert {each.id for each in await office.left()} == {first.id, added.id}
+    stored = [each.schedule for each in await office.schedules().stored("T1")]
+    assert len(stored) == MOST
+    assert min(each.over_s for each in stored if each.is_over) == T0 + 2
+    for number in range(MOST - 2):
+        one = replace(first, id=f"s{number:08}", user="U2")
+        await office.store.put_document("schedules:T1", one.id, asdict(one))
+    with pytest.raises(ValueError, match=f"This workspace has {MOST} schedules"):
+        await office.add("in 2 days look", call="c3")
 
 
 async def test_a_repeated_request_adds_nothing_and_too_many_are_refused(office):
