@@ -1013,7 +1013,7 @@ class Memory(Protocol):
     """The facts that are remembered for a channel or a direct message, and nowhere else."""
 
     async def carry_out(self, channel: str, user: str, words: str, request: str) -> str:
-        """Carry out the words after `!memory` in a channel (`team:channel`); return the answer in Slack's markup.
+        """Carry out the words after `!memory` in a channel (`team:channel`); return the answer as plain text.
 
         A repeated `request` adds nothing again.
 

@@ -223,7 +223,7 @@ class Notice:
 
     Args:
         message: the message that it answers, in whose conversation it is posted.
-        key: idempotency key of the post.
+        key: idempotency key of the post; of a long text, the further posts have their number appended to it.
         text: plain text, not Slack markup.
         is_inherited: whether an earlier owner may have posted it.
     """
@@ -238,8 +238,8 @@ class Notice:
         return self.message.place
 
     def has_posted(self, key: str) -> bool:
-        """Return whether a post with this key is this notice."""
-        return key == self.key
+        """Return whether a post with this key is this notice, or a part of it."""
+        return key == self.key or key.startswith(f"{self.key}.")
 
 
 @dataclass(frozen=True, slots=True)

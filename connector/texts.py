@@ -159,7 +159,7 @@ def model_chosen(name: str) -> str:
 
 def models(names: Sequence[str], chosen: str, unknown: str) -> str:
     """Return the list of models of an agent; `unknown` is a word that names no model, blank: no word."""
-    problem = f"I know no model `{escape(unknown)}`. " if unknown else ""
+    problem = f"I know no model `{unknown}`. " if unknown else ""
     if len(names) < _FEW_MODELS:
         return f"{problem}I have one model here; `providers` of the configuration lists more."
     current = chosen if chosen in names else names[0]
@@ -260,7 +260,7 @@ def not_asked(channel: str, error: str) -> str:
 
 def waits_for_person(app: str, exchanges: int) -> str:
     times = "once" if exchanges == 1 else f"{exchanges} times"
-    return f"🤖 I have answered {escape(app or 'another app')} {times} here. Mention me to continue."
+    return f"🤖 I have answered {app or 'another app'} {times} here. Mention me to continue."
 
 
 def no_instance(names: Sequence[str]) -> str:

@@ -12,6 +12,7 @@ from connector import texts
 from connector.formatting.content import Content
 from connector.formatting.inline import escape
 from connector.formatting.long_parts import MOST_PARTS
+from connector.formatting.splitting import pieces
 from connector.protocols import StateChanges
 from connector.records import AnsweredRequest, Notice, RunArtifacts
 from connector.runs.background_tasks import HOURGLASS
@@ -195,8 +196,12 @@ class Cleanup:
         self.pending = self.pending[:at] + self.pending[at + 1 :]
 
     async def _post(self, notice: Notice) -> bool:
-        """Post a notice until Slack has accepted or rejected it; return whether a second copy may arrive late."""
-        in_doubt = may_arrive = notice.is_inherited
+        """Post a notice, a long one as several messages, until Slack has accepted or rejected it.
+
+        Returns whether a second copy may arrive late.
+        """
+        client, confirm, in_doubt = self._background.client, self._lease.confirm, notice.is_inherited
+        may_arrive = in_doubt
 
         def on_doubt() -> None:
             nonlocal may_arrive
@@ -206,18 +211,19 @@ class Cleanup:
         async def attempt() -> None:
             nonlocal in_doubt
             was_in_doubt, in_doubt = in_doubt, True  # a failed call may have posted it
-            content, confirm = Content(escape(notice.text)), self._lease.confirm
-            await self._background.client.post(
-                notice.place,
-                content,
-                notice.key,
-                in_doubt=was_in_doubt,
-                since=notice.message.ts,
-                confirm=confirm,
-                on_doubt=on_doubt,
-            )
+            for number, text in enumerate(pieces(escape(notice.text))):
+                key = f"{notice.key}.{number}" if number else notice.key
+                await client.post(
+                    notice.place,
+                    Content(text),
+                    key,
+                    in_doubt=was_in_doubt,
+                    since=notice.message.ts,
+                    confirm=confirm,
+                    on_doubt=on_doubt,
+                )
 
-        await best_effort(self._background.client.retry_until_done(attempt))
+        await best_effort(client.retry_until_done(attempt))
         return may_arrive
 
     async def _settle(self, item: AnsweredRequest) -> None:

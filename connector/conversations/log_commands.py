@@ -243,9 +243,9 @@ async def _recipe(state: ConversationState, _: ConversationHistory, entry: Inbox
     if recipes is None:
         return texts.NO_RECIPES
     try:
-        return escape(await recipes.carry_out(command.instance, state.id, command.user, entry.id, command.argument))
+        return await recipes.carry_out(command.instance, state.id, command.user, entry.id, command.argument)
     except Refused as e:
-        return escape(str(e))
+        return str(e)
 
 
 async def _say(state: ConversationState, _: ConversationHistory, entry: InboxEntry, command: LogCommand) -> str:
@@ -276,7 +276,7 @@ async def _memory(state: ConversationState, _: ConversationHistory, entry: Inbox
         if content := await memory.export(channel):
             return await _share(state, entry, command, content)
     except Refused as e:
-        return escape(str(e))
+        return str(e)
     return texts.NO_FACTS
 
 

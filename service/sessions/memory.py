@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import TypeAdapter, ValidationError
 
-from connector.formatting.inline import escape
 from connector.protocols import Refused
 from orchestrator_interactive.modules.tool_memory import FACT_CHARS
 
@@ -147,13 +146,13 @@ class ChannelMemory:
                     return "\n".join(f"• {_shown(each)}" for each in await self.facts(channel)) or EMPTY
                 case ["add", *_]:
                     added = await self.add(channel, words.partition("add")[2], user, request)
-                    return f"🧠 Remembered as `{added.id}`: {escape(added.text)}"
+                    return f"🧠 Remembered as `{added.id}`: {added.text}"
                 case ["edit", fact_id, text]:
                     edited = await self.edit(channel, fact_id, text, user)
-                    return f"🧠 Now `{edited.id}`: {escape(edited.text)}"
+                    return f"🧠 Now `{edited.id}`: {edited.text}"
                 case ["forget", fact_id]:
                     gone = await self.forget(channel, fact_id)
-                    return "\n".join(f"🗑️ Forgotten: {escape(each.text)}" for each in gone) or EMPTY
+                    return "\n".join(f"🗑️ Forgotten: {each.text}" for each in gone) or EMPTY
         except ValueError as e:
             raise Refused(str(e)) from e
         return USAGE
@@ -172,7 +171,7 @@ def _checked(text: str) -> str:
 
 def _shown(fact: Fact) -> str:
     by = "a person" if fact.by else "an agent"
-    return f"`{fact.id}` {escape(fact.text)} (by {by}, {datetime.fromtimestamp(fact.at_s, UTC):%d %b %Y})"
+    return f"`{fact.id}` {fact.text} (by {by}, {datetime.fromtimestamp(fact.at_s, UTC):%d %b %Y})"
 
 
 def channel_of(conversation_id: str) -> str:

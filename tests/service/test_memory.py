@@ -86,16 +86,16 @@ async def test_people_list_change_forget_and_export_what_is_remembered(serve, sl
         added = (await thread.until_said("Remembered as")).text
         fact_id = added.split("`")[1]
         assert "<!channel>" not in added
-        await thread.say(f"!memory edit {fact_id} Releases are on *Mondays*.")
-        await thread.until_said(f"Now `{fact_id}`: Releases are on *Mondays*.")
+        await thread.say(f"!memory edit {fact_id} R&amp;D releases on *Mondays*.")
+        await thread.until_said(f"Now `{fact_id}`: R&amp;D releases on *Mondays*.")
         await thread.say("!memory")
-        await thread.until_said(f"• `{fact_id}` Releases are on *Mondays*. (by a person, ")
+        await thread.until_said(f"• `{fact_id}` R&amp;D releases on *Mondays*. (by a person, ")
         await thread.say("!memory export")
         shared = await slack.until(
             lambda ws: next((m for m in ws.thread(thread.channel, thread.root) if m.body.files), None)
         )
         content = slack.workspace.file(shared.body.files[0].id).content
-        assert json.loads(content)["text"] == "Releases are on *Mondays*."
+        assert json.loads(content)["text"] == "R&D releases on *Mondays*."
         await thread.say("!memory forget m000000")
         await thread.until_said("I remember nothing with the id 'm000000' here; `!memory` lists all.")
         await thread.say("!memory remember")

@@ -121,7 +121,7 @@ async def test_people_follow_and_cancel_a_recipe_and_read_why_a_command_is_refus
         await thread.until_said("trial topic=…")
         for words, answer in (
             ("run trial", "Input 'topic' is missing."),
-            ("run other", "There is no recipe 'other'; there are: code_review, research, trial, weekly_summary."),
+            ("run R&amp;D", "There is no recipe 'R&amp;D'; there are: code_review, research, trial, weekly_summary."),
             ("run trial 'topic", "A quotation mark has no partner."),
             ("status", "No recipe has been started here."),
             ("pause", "Write `!recipe run NAME key=value …`"),

@@ -15,12 +15,13 @@ from virtual_time import in_virtual_time
 from connector.conversations.cleanup import Cleanup
 from connector.events import SlackMessage, ThreadAddress
 from connector.formatting.content import Content
+from connector.formatting.inline import escape
 from connector.protocols import Claim, InboxEntry, StateChanges
 from connector.records import Notice, RunArtifacts, ThreadNotice, parse_run_record
 from connector.runs.background_tasks import BackgroundTasks
 from connector.slack_api.client import SlackClient
 from connector.slack_api.rate_limiter import RateLimiter
-from local_slack import DropBeforeCall, ErrorResponse
+from local_slack import DropAfterCall, DropBeforeCall, ErrorResponse
 from local_slack.workspace.messages import Body
 
 MESSAGE = SlackMessage("T1", "C1", "1.0", None, "U1", "look", (), direct=False)
@@ -106,6 +107,22 @@ async def test_a_call_that_slack_refuses_is_not_repeated():
         await all_done(cleanup)
         assert not cleanup.pending
     assert lease.written[-1] == StateChanges(closed={7: "done"})
+
+
+async def test_a_long_notice_is_posted_in_several_messages_each_once(slack, client):
+    message = replace(MESSAGE, team="T0LOCAL", channel="C0GENERAL", ts=await slack.as_person("ana").say("general", "a"))
+    lines = "\n".join(f"{number}: R&D needs <5 days" for number in range(300))
+    notice = Notice(message, "T1:C1:1.0:reply", lines)
+    slack.faults.next("chat.postMessage", DropAfterCall())
+    async with BackgroundTasks(client, calls_late_s=0) as background:
+        cleanup = Cleanup(Lease(), background)
+        await cleanup.end_run({}, (notice,))
+        await all_done(cleanup)
+        cleanup.resume((notice,))
+        await all_done(cleanup)
+    posts = slack.workspace.thread("general", message.ts)[1:]
+    assert "\n".join(each.text for each in posts) == escape(lines)
+    assert len(posts) > 1
 
 
 @pytest.mark.parametrize("pending", [(ARTIFACTS,), (NOTICE,), BOTH])
