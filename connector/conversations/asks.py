@@ -50,9 +50,7 @@ async def ask(state: ConversationState, entry: InboxEntry, command: LogCommand) 
             shown = texts.asks(command.user, _shortened(question))
         ts = await post_once(state, entry, command, target, shown)
     except SlackCallFailed as e:
-        arguments = {"channel": command.user, "text": texts.not_asked(place.channel, e.error)}
-        call = workspace.background.client.call("chat.postMessage", arguments, CallSlot(run=command.user))
-        await best_effort(call)
+        await tell(state, entry, command, texts.not_asked(place.channel, e.error))
         return ""
     # With a mention, it is for the agent also in a muted thread, and where only mentions are answered.
     text = f"<@{workspace.router.bot_user}> {escape(question)}"
@@ -80,6 +78,15 @@ async def post_once(
     return await client.retry_until_done(attempt)
 
 
+async def tell(state: ConversationState, entry: InboxEntry, command: LogCommand, markup: str) -> None:
+    """Post a text to the person of a command in a direct message: once, if the app may begin these."""
+    try:
+        await post_once(state, entry, command, await _dm_with(state, command.user), markup)
+    except SlackCallFailed:
+        arguments, client = {"channel": command.user, "text": markup}, state.workspace.background.client
+        await best_effort(client.call("chat.postMessage", arguments, CallSlot(run=command.user)))
+
+
 async def permalink(state: ConversationState, ts: str) -> str:
     """Return the address of a message in the conversation's channel; blank if Slack does not have it."""
     arguments = {"channel": ThreadAddress.parse(state.id).channel, "message_ts": ts}
@@ -91,15 +98,10 @@ async def permalink(state: ConversationState, ts: str) -> str:
 
 
 async def _dm_with(state: ConversationState, user: str) -> ThreadAddress:
-    """Return the direct messages of a person and the bot, where a post can be looked up; Slack begins them if needed.
-
-    Raises:
-        SlackCallFailed: Slack refuses, or the app lacks the scope for it.
-    """
+    """Return the direct messages of a person and the bot; errors as of `SlackClient.direct_with`."""
     client = state.workspace.background.client
-    call = partial(client.call, "conversations.open", {"users": user}, CallSlot(run=user))
-    opened: dict[str, Any] = (await client.retry_until_done(call))["channel"]
-    return ThreadAddress(ThreadAddress.parse(state.id).team, str(opened["id"]), None)
+    channel = await client.retry_until_done(partial(client.direct_with, user))
+    return ThreadAddress(ThreadAddress.parse(state.id).team, channel, None)
 
 
 async def _message(state: ConversationState, command: LogCommand) -> str:

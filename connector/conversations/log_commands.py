@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 import structlog
 
 from connector import texts
-from connector.conversations.asks import ASKS, ask, permalink, post_once
+from connector.conversations.asks import ASKS, ask, permalink, post_once, tell
 from connector.events import ThreadAddress, message_of, plain_text
 from connector.formatting.content import counted, one_line
 from connector.formatting.inline import escape
@@ -25,7 +25,6 @@ from connector.records import UNREADABLE, Notice, PendingMessage, ThreadNotice
 from connector.slack_api import uploads
 from connector.slack_api.client import answer_of, best_effort, key_of
 from connector.slack_api.errors import SlackCallFailed
-from connector.slack_api.rate_limiter import CallSlot
 
 if TYPE_CHECKING:
     from connector.conversations.state import ConversationState
@@ -211,11 +210,8 @@ async def _begin(state: ConversationState, _: ConversationHistory, entry: InboxE
         ts = await post_once(state, entry, command, replace(place, thread_ts=None), shown)
     except SlackCallFailed as e:
         log.warning("thread.not_begun", channel=place.channel, entry=entry.id, error=str(e))
-        if command.app:
-            return ""
-        arguments = {"channel": command.user, "text": texts.closed(place.channel, e.error)}
-        background = workspace.background
-        background.spawn(background.client.call("chat.postMessage", arguments, CallSlot(run=command.user)))
+        if not command.app:
+            await tell(state, entry, command, texts.closed(place.channel, e.error))
         return ""
     new = replace(place, thread_ts=ts)
     message = replace(new.message(ts, command.argument), user=command.user, thread_ts=None, dm_threads=True)

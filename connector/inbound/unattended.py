@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import structlog
 
 from connector.events import ThreadAddress, is_direct
+from connector.formatting.inline import escape
 from connector.inbound.access_policy import CANNOT_CHECK, Actor
 from connector.protocols import InboxEntry
 from connector.records import LogCommand, PendingMessage, ThreadNotice
@@ -112,12 +113,22 @@ class Unattended:
         return await self.runs.admit(place.conversation_id, entry, instance, facts)
 
     async def report(self, place: ThreadAddress, user: str, key: str, text: str) -> None:
-        """Post a plain text in a place; in a closed channel, tell the person in a direct message instead."""
+        """Post a plain text in a place; in a closed channel, tell the person in a direct message instead.
+
+        Raises:
+            SlackCallFailed: Slack is not available now.
+        """
+        client = self.background.client
         if await self._is_closed(place.channel):
-            arguments = {"channel": user, "text": text}
-            slot = CallSlot(run=user)
-            await best_effort(self.background.client.call("chat.postMessage", arguments, slot))
-        elif self._begins_threads(place):
+            try:
+                place = ThreadAddress(self.team, await client.direct_with(user), None)
+            except SlackCallFailed as e:
+                if e.decision in (RetryDecision.TRANSIENT, RetryDecision.WORKSPACE_CLOSED):
+                    raise
+                arguments = {"channel": user, "text": escape(text)}
+                await best_effort(client.call("chat.postMessage", arguments, CallSlot(run=user)))
+                return
+        if self._begins_threads(place):
             now = f"{self.background.now_s():.6f}"
             await self._command(place, key, LogCommand("say", user, now, self.router.names()[0], text))
         else:

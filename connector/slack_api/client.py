@@ -287,6 +287,15 @@ class SlackClient:
             await asyncio.sleep(pause_s)
         raise AssertionError("endless")
 
+    async def direct_with(self, user: str) -> str:
+        """Return the channel of direct messages with a user, where a post can be looked up; Slack begins it if needed.
+
+        Raises:
+            SlackCallFailed: Slack refuses, or the app lacks the scope for it.
+        """
+        opened = await self.call("conversations.open", {"users": user}, CallSlot(run=user))
+        return str(opened["channel"]["id"])
+
     async def update(self, channel: str, ts: str, compose: Callable[[], Content], slot: CallSlot) -> None:
         """Edit a message. `compose` is called when the call is granted, so the latest content wins."""
         await self.call(

@@ -133,5 +133,8 @@ class SlackTools:
         there = ThreadAddress(here.team, place.channel, place.thread_ts)
         identity = f"{key.conversation_id} {key.agent_id} {given['call_id']}"
         post_key = f"tool.{sha256(identity.encode()).hexdigest()[:_KEY_CHARS]}"
-        await self._slack[here.team].report(there, min(people), post_key, given["text"])
+        try:
+            await self._slack[here.team].report(there, min(people), post_key, given["text"])
+        except SlackCallFailed as e:
+            raise ValueError(f"Slack takes no post now ({e.error}). Try again later.") from e
         return {"name": place.name}

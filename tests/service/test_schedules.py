@@ -13,7 +13,7 @@ from model_scripts import Scripts, TestThread
 from service_process import run_command
 
 from connector.setup import manifest
-from local_slack import DropBeforeCall, LocalSlack, SlowResponse
+from local_slack import DropAfterCall, DropBeforeCall, ErrorResponse, LocalSlack, SlowResponse
 
 FILE = """
 instances:
@@ -188,6 +188,52 @@ async def test_a_person_sees_and_revokes_their_schedules_in_the_home_tab(serve, 
         await thread.say("!schedule")
         await thread.until_said("There are no schedules here.")
         assert await service.ended(signal.SIGTERM) == 0
+
+
+@pytest.fixture
+async def told(thread):
+    """Return the texts of the direct messages of the agent to Ana."""
+    direct = await thread.ana.open_dm("alpha")
+    return lambda: [each.text for each in thread.slack.workspace.messages(direct) if each.by_bot]
+
+
+async def test_a_schedule_of_a_closed_channel_is_reported_once_in_a_direct_message(serve, thread, told):
+    slack = thread.slack
+    async with serve() as service:
+        await thread.begin(service)
+        await thread.answered()
+        await thread.ana.command("random", f"/alpha schedule {soon()} R&amp;D")
+        await slack.until(lambda ws: ws.whispers(slack.channel("random").id))
+        slack.workspace.archive("random")
+        slack.faults.next("chat.postMessage", DropAfterCall())
+        await slack.until(lambda _: told())
+        await service.ended(signal.SIGKILL)
+    async with serve() as service:
+        await thread.say("more")
+        await slack.until(lambda _: thread.environment.said(thread.root).count("fine") == 2)
+        assert await service.ended(signal.SIGTERM) == 0
+    (text,) = told()
+    assert "(“R&amp;D”) is suspended: I can no longer write in this channel." in text
+
+
+async def test_the_person_reads_why_no_thread_begins_also_after_a_kill(serve, thread, told, environment):
+    faults = thread.slack.faults
+    async with serve() as service:
+        await thread.begin(service)
+        await thread.answered()
+        faults.next("chat.postMessage", ErrorResponse("is_archived"))
+        opened = environment.hold("conversations.open")
+        await thread.ana.command("general", "/alpha new look")
+        await opened.reached.wait()
+        await service.ended(signal.SIGKILL)
+    opened.set()
+    faults.next("chat.postMessage", ErrorResponse("is_archived"))
+    faults.next("chat.postMessage", DropAfterCall())
+    async with serve() as service:
+        await thread.slack.until(lambda _: told())
+        assert await service.ended(signal.SIGTERM) == 0
+    (text,) = told()
+    assert "the channel is archived" in text
 
 
 async def test_without_access_a_schedule_is_suspended(environment, model_env, config_file, thread, sqlite_url):

@@ -13,13 +13,15 @@ from service.runs import StoredRuns
 
 @dataclass(frozen=True)
 class OfflineSlack(Unattended):
-    """Everyone may use the bot, unless there is an obstacle."""
+    """Everyone may use the bot, unless there is an obstacle. With a client, all channels are closed."""
 
     found: Obstacle | None = None
 
     @classmethod
-    def of(cls, store: Any, now_s: Callable[[], float], obstacle: Obstacle | None = None, **runs: Any) -> OfflineSlack:
-        background = SimpleNamespace(now_s=now_s, options=SimpleNamespace(dm_threads=True))
+    def of(
+        cls, store: Any, now_s: Callable[[], float], obstacle: Obstacle | None = None, client: Any = None, **runs: Any
+    ) -> OfflineSlack:
+        background = SimpleNamespace(now_s=now_s, options=SimpleNamespace(dm_threads=True), client=client)
         router = SimpleNamespace(team="T1", names=lambda: ["alpha"])
         return cls(StoredRuns(store, "one", 10, **runs), router, None, background, obstacle)
 
@@ -27,7 +29,7 @@ class OfflineSlack(Unattended):
         return self.found
 
     async def _is_closed(self, channel):
-        return False
+        return self.background.client is not None
 
     async def name_of(self, user):
         return "Ana"

@@ -12,6 +12,7 @@ import pytest
 from offline_slack import OfflineSlack
 
 from connector.inbound.unattended import Obstacle
+from connector.slack_api.errors import SlackCallFailed
 from orchestrator_interactive.storage.retry import StoreRetryPolicy
 from service.administration.backup import back_up, restore
 from service.schedules.scheduler import Scheduler, decided_of
@@ -59,8 +60,8 @@ class Office:
     def schedules(self, store=None):
         return StoredSchedules(store or self.store, StoreRetryPolicy(), lambda: self.now_s)
 
-    def scheduler(self, store=None, obstacle=None):
-        slack = OfflineSlack.of(store or self.store, lambda: self.now_s, obstacle)
+    def scheduler(self, store=None, obstacle=None, client=None):
+        slack = OfflineSlack.of(store or self.store, lambda: self.now_s, obstacle, client)
         return Scheduler(self.schedules(store), slack)
 
     async def add(self, request="0 9 * * * look", place=THREAD, call="c1", user="U1"):
@@ -175,6 +176,30 @@ async def test_a_schedule_without_access_is_reported_once_and_suspended(office):
     ]
     (left,) = await office.left()
     assert "Suspended: no access." in left.line
+
+
+class DirectMessages:
+    """Direct messages of a workspace that is not available at first."""
+
+    is_available = False
+
+    async def direct_with(self, user):
+        if not self.is_available:
+            self.is_available = True
+            raise SlackCallFailed("conversations.open", "service_unavailable")
+        return "D1"
+
+
+async def test_the_report_about_a_closed_channel_is_repeated_until_slack_is_available(office):
+    schedule = await office.add()
+    office.now_s = schedule.due_s
+    scheduler = office.scheduler(obstacle=Obstacle("no access."), client=DirectMessages())
+    for _ in range(3):
+        await scheduler.look()
+    assert await office.inbox() == []
+    assert await office.inbox("T1:D1:dm") == [
+        ("command", f"⏰ The schedule {schedule.id} of Ana (“look”) is suspended: no access.")
+    ]
 
 
 async def test_a_removed_schedule_stays_removed(office):
