@@ -253,7 +253,7 @@ class InstalledWorkspaces:
                         self._refused_s.pop(name, None)
                         self._has_changed.set()
                         return
-                if name in self._listed_s:  # else an event has come meanwhile: again at once
+                if name in self._listed_s:  # else an event has come: again at once
                     self._listed_s[name] -= _LIST_EVERY_S - _LOOK_EVERY_S
             finally:
                 del self._listing[name]

@@ -231,7 +231,7 @@ class SlackClient:
 
         `key` is the idempotency key, `answer` as in `answer_of`. A post `in_doubt` may already be in the thread, so it
         is looked up first; `since` is a time before any attempt, as in `posts_since`. `confirm` is awaited right before
-        each attempt; an exception from it prevents the attempt. After `on_doubt` is called, another copy may arrive late.
+        each attempt; an exception from it prevents the attempt. After `on_doubt` is called, a copy may arrive late.
         """
         slot = slot or CallSlot(run=place.conversation_id)
         arguments: Arguments = {
