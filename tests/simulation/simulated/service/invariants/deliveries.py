@@ -93,15 +93,15 @@ def steering(case: Evidence, participation: Participation, clicks: Collection[Cl
                 continue
             if prompt := by_id.get(metadata.get("message", "").partition(":edit:")[0].removesuffix(":deleted")):
                 first = prompt
-                for _, beside in read:
-                    beside[1:] = beside[1:] or [prompt]
+                for _, prompts in read:
+                    prompts[1:] = prompts[1:] or [prompt]
             ids = (each.partition(":edit:")[0].removesuffix(":deleted") for each in metadata.get("injections", ()))
             read += [(by_id[each], [first]) for each in ids if each in by_id]
             if row["role"] == "user" or first is None:
                 continue
-            for written, beside in read:
-                if not any(_may_steer(case, participation, clicks, each, written) for each in beside if each):
-                    yield f"{written.word} steered a run of {agent} that began with {(beside[-1] or first).word}."
+            for written, prompts in read:
+                if not any(_may_steer(case, participation, clicks, each, written) for each in prompts if each):
+                    yield f"{written.word} steered a run of {agent} that began with {(prompts[-1] or first).word}."
             read = []
 
 

@@ -25,7 +25,7 @@ Row = dict[str, Any]
 _TEXT = re.compile(r"\bt\d+\b")
 # The first status of a run, and later ones.
 _STATUS = re.compile(r"^\w+:status(:|$)")
-# The calls of these are not in `executed`.
+# Tools whose calls are not in `executed`.
 _STARTING = {"delegate", "dispatch_worker"}
 
 
