@@ -2,9 +2,9 @@ from __future__ import annotations
 
 import asyncio
 import gc
-import socket
 
 import pytest
+from ports import free_port
 
 from connector import ConnectionRefused, HttpTransport
 from local_slack import ErrorResponse
@@ -39,10 +39,7 @@ async def test_rejected_credentials_end_the_service_and_the_next_process_posts_t
 
 async def test_with_http_no_app_token_is_used_and_no_socket_opened(process, slack):
     slack.faults.next("apps.connections.open", ErrorResponse("invalid_auth"))
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    async with process(transport=HttpTransport(slack.signing_secret, "127.0.0.1", port)):
+    async with process(transport=HttpTransport(slack.signing_secret, "127.0.0.1", free_port())):
         pass
     assert slack.socket_mode.opened == 0
     assert slack.faults.pending("apps.connections.open") == 1

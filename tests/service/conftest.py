@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import socket
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import AsyncExitStack, aclosing, asynccontextmanager
 from pathlib import Path
 
 import pytest
 from anthropic_server import AnthropicServer, message, text
+from ports import free_port
 from redis_cluster import RedisCluster, redis_cluster
 from redis_server import RedisServer, redis_server
 from slack_environment import SlackEnvironment
@@ -60,10 +60,9 @@ def config_file(tmp_path: Path) -> Callable[[str], Path]:
     return write
 
 
-@pytest.fixture
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        return server.getsockname()[1]
+@pytest.fixture(name="free_port")
+def a_free_port() -> int:
+    return free_port()
 
 
 @pytest.fixture(scope="session")

@@ -4,7 +4,6 @@ import asyncio
 import base64
 import json
 import os
-import socket
 import sys
 import zlib
 from collections.abc import Awaitable, Callable
@@ -12,6 +11,8 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Self
+
+from ports import free_port
 
 from orchestrator_interactive.kernel import ModuleCoordinator
 from orchestrator_interactive.kernel.tool_support import CallContext, current_call, reporting
@@ -81,9 +82,7 @@ class HttpServer:
     """The honest server over HTTP, in a process that can be ended and started again at the same port."""
 
     async def __aenter__(self) -> Self:
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            self.port = probe.getsockname()[1]
+        self.port = free_port()
         await self.start()
         return self
 

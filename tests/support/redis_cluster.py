@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-import socket
 import tempfile
 import time
 from collections.abc import Iterator
@@ -11,6 +10,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
 import redis
+from ports import free_port
 from redis_server import RedisServer
 
 _SLOTS = 16384
@@ -79,7 +79,7 @@ class RedisCluster:
 
 class _Node(RedisServer):
     def __init__(self, folder: str, *options: str) -> None:
-        self.bus_port = _free_port()
+        self.bus_port = free_port()
         mine = ("--cluster-enabled", "yes", "--cluster-port", str(self.bus_port), "--cluster-node-timeout", "500")
         super().__init__(folder, *mine, *options)
 
@@ -116,9 +116,3 @@ def redis_cluster(*options: str) -> Iterator[RedisCluster]:
         closing.callback(cluster.kill)
         cluster.start()
         yield cluster
-
-
-def _free_port() -> int:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        return int(free.getsockname()[1])

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-import socket
 import subprocess
 import tempfile
 from collections.abc import Iterator
@@ -11,13 +10,14 @@ from contextlib import contextmanager
 from typing import Self
 
 import redis
+from ports import free_port
 
 
 class RedisServer:
     """A server that can be killed and started again on its port, with additional options."""
 
     def __init__(self, folder: str, *options: str) -> None:
-        self.port = _free_port()
+        self.port = free_port()
         self._folder = folder
         self._options = options
         self._process: subprocess.Popen[bytes] | None = None
@@ -70,9 +70,3 @@ def redis_server(*options: str) -> Iterator[RedisServer]:
     finally:
         server.kill()
         shutil.rmtree(folder)
-
-
-def _free_port() -> int:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        return int(free.getsockname()[1])

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import re
-import socket
 import sys
 from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from ports import free_port
 from slack_sdk.web.async_client import AsyncWebClient
 from structlog.testing import capture_logs
 
@@ -28,9 +28,7 @@ CONFIGURATION_PAGE = Path(__file__).parents[3] / "docs" / "configuration.md"
 
 
 def http_transport(slack: LocalSlack) -> HttpTransport:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        return HttpTransport(slack.signing_secret, "127.0.0.1", free.getsockname()[1])
+    return HttpTransport(slack.signing_secret, "127.0.0.1", free_port())
 
 
 @pytest.fixture(params=["socket", "http"])

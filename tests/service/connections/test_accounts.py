@@ -7,7 +7,6 @@ import base64
 import json
 import os
 import re
-import socket
 import ssl
 import subprocess
 from contextlib import AsyncExitStack, aclosing
@@ -18,6 +17,7 @@ from typing import Any
 import aiohttp
 import pytest
 from mcp_oauth_server import OAuthServer
+from ports import free_port
 from pydantic import ValidationError
 
 from connector.protocols import InboxEntry, PersonAnswer
@@ -78,9 +78,7 @@ class House:
         self.server = server
         self.store = store
         self.now_s = 1_000_000.0
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            port = probe.getsockname()[1]
+        port = free_port()
         self.url = f"http://127.0.0.1:{port}"
         self.config = ConnectionsConfig(listen=f"127.0.0.1:{port}", public_url=self.url, keys=keys)
         self.connections = self.with_keys(keys)

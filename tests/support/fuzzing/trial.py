@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-import socket
 from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, aclosing, asynccontextmanager
@@ -16,6 +15,7 @@ from uuid import uuid4
 
 import aiohttp
 from echo_module import ECHO_MODULE
+from ports import free_port
 from redis_server import redis_server
 from structlog.processors import format_exc_info
 from structlog.testing import capture_logs
@@ -222,10 +222,3 @@ async def _service(access: SlackCredentials, logs: LogStore, store: RunStore, fo
         connected(access, instances, sessions, runs, shutdown_grace_s=5, rate_scale=10_000),
     ):
         yield
-
-
-def free_port() -> int:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port: int = free.getsockname()[1]
-        return port
