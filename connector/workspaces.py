@@ -49,9 +49,9 @@ _RETRY = Backoff(1.0, 60.0, jitter=0.5)
 _STABLE_S = 60.0
 # Workspaces that are being opened at once: each needs a connection to Slack.
 _OPENED_AT_ONCE = 50
-# After so long with such an error, an installation has ended without an event. A token that has expired is different:
-# it may still be renewed.
-_ENDED_ERRORS = {"account_inactive", "invalid_auth", "token_revoked"}
+# After so long with such an error, an installation has ended without an event. A token that has expired may still be
+# renewed, and `invalid_auth` may be due to the address of this machine.
+_ENDED_ERRORS = {"account_inactive", "token_revoked"}
 _ENDED_AFTER_S = 86_400.0
 _EVENTS = {each.name for each in INSTALLATION_EVENTS}
 

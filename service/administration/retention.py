@@ -104,7 +104,7 @@ class Retention:
         claim = await self._runs.claim(conversation_id, self._owner, _LEASE_S)
         if claim is None:
             return False
-        is_kept = bool(claim.entries or claim.run or claim.posts)
+        is_kept = bool(claim.run or claim.posts) or any(each.kind != "note" for each in claim.entries)
         if not is_kept:
             with suppress(WriteConflict):
                 for key in keys:

@@ -9,9 +9,11 @@ from contextlib import ExitStack, aclosing, contextmanager
 from functools import partial
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, TypeVar
+from uuid import uuid4
 
 import click
 
+from connector.protocols import StateChanges
 from orchestrator_interactive.interactions.errors import DamagedLog, WriteConflict
 from orchestrator_interactive.interactions.export import as_json_lines, as_markdown, as_page, as_text
 from service.cli.store_access import StoreAccess, find_conversation, forget, stack_of, summary, with_people, with_store
@@ -22,7 +24,7 @@ from service.tables import counted, moment, table
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 
-    from connector.protocols import InboxEntry
+    from connector.protocols import End, InboxEntry
     from orchestrator_interactive.interactions import InteractionStack
     from orchestrator_interactive.interactions.records import Key
     from orchestrator_interactive.interactions.stores import LogStore
@@ -35,6 +37,8 @@ _FORMATS = {"jsonl": as_json_lines, "html": as_page, "md": as_markdown}
 _DAY_S = 86_400
 # Attempts of a change that conflicts with a concurrent write.
 _TRIES = 5
+# While this process ends a run, no service may continue it.
+_LEASE_S = 60.0
 # Mode of an exported file, as under the usual umask of 022.
 _MODE = 0o644
 
@@ -202,6 +206,7 @@ async def export(  # noqa: PLR0913, PLR0917 - one argument per option
 @click.argument("conversation", required=False)
 @click.option("--keep-days", metavar="N", type=click.IntRange(min=0), default=30, show_default=True)
 @click.option("--whole", is_flag=True, help="Also delete conversations without writes in that time.")
+@click.option("--unfinished", is_flag=True, help="With --whole, also those with a suspended run or pending messages.")
 @click.option("--dry-run", is_flag=True, help="Only list what would be deleted.")
 @click.option("--workspace", metavar="ID", help="Only conversations of this workspace, such as T012AB3CD.")
 @_agent
@@ -211,14 +216,15 @@ async def prune(  # noqa: PLR0913, PLR0917 - one argument per option
     conversation: str | None,
     keep_days: int,
     whole: bool,
+    unfinished: bool,
     dry_run: bool,
     workspace: str | None,
     agent: str | None,
 ) -> None:
     """Delete branches that have not been written to for --keep-days days.
 
-    The current branch and `main` are kept, and with --whole conversations with a run or pending messages. Without
-    CONVERSATION, all conversations are pruned.
+    The current branch and `main` are kept, and with --whole conversations with a run or pending messages; with
+    --unfinished only those that a service works on. Without CONVERSATION, all conversations are pruned.
     """
     if conversation is None:
         keys = [key for key in await access.store.keys() if agent in (None, key.agent_id)]
@@ -233,8 +239,8 @@ async def prune(  # noqa: PLR0913, PLR0917 - one argument per option
             change = partial(forget, access.store, key, before, whole=whole)
             try:
                 forgotten = await change(only_look=True)
-                if forgotten and forgotten.is_whole and await _is_in_use(runs, key):
-                    click.echo(f"{name}  kept: a run or messages are pending; repeat the command when they have ended")
+                if forgotten and forgotten.is_whole and (why := await _use_of(runs, key, unfinished=unfinished)):
+                    click.echo(f"{name}  kept: {why}; repeat the command when that has ended")
                     continue
                 if forgotten and not dry_run:
                     forgotten = await _retrying(change)
@@ -248,7 +254,7 @@ async def prune(  # noqa: PLR0913, PLR0917 - one argument per option
         if not dry_run:
             idle_since = before if whole and conversation is None and agent is None else None
             deleted = {each.key.conversation_id for each in every if each.is_whole}
-            await _forget_inboxes(access.store, runs, deleted, idle_since, workspace)
+            await _forget_inboxes(access.store, runs, deleted, idle_since, workspace, unfinished=unfinished)
     click.echo(_total(every, keep_days, only_look=dry_run))
     if damaged:
         raise click.ClickException("\n".join(damaged))
@@ -279,16 +285,40 @@ async def notify(access: StoreAccess, conversation: str, text: str, agent: str |
     click.echo(f"Stored. The next run of {key.agent_id} in {key.conversation_id} reads it.")
 
 
-async def _is_in_use(runs: RunStore, key: Key) -> bool:
-    """Return whether the conversation of a log is in use, or that of the people, if an agent asks another one there."""
+async def _use_of(runs: RunStore, key: Key, *, unfinished: bool) -> str:
+    """Return why the log of a conversation is needed, or that of the people, if an agent asks another one there.
+
+    `unfinished`: only the work of a service counts.
+    """
     record = await runs.record(key.conversation_id.partition("/")[0])
-    return record is not None and record.is_in_use
+    if record is None:
+        return ""
+    if record.is_owned:
+        return "a service works on it"
+    return "a run or messages are pending" if record.is_unfinished and not unfinished else ""
 
 
-async def _forget_inboxes(
-    logs: LogStore, runs: RunStore, conversations: set[str], idle_since: float | None, workspace: str | None
+async def _give_up(runs: RunStore, conversation_id: str) -> None:
+    """End the run of a conversation that no service works on, and withdraw its pending messages."""
+    record = await runs.record(conversation_id)
+    if record is None or not record.has_something_to_do:
+        return
+    if claim := await runs.claim(conversation_id, f"prune {uuid4()}", _LEASE_S):
+        closed: dict[int, End] = {each.seq: "withdrawn" for each in claim.entries}
+        await runs.write(conversation_id, claim.token, StateChanges(run={}, closed=closed))
+        await runs.release(conversation_id, claim.token, None)
+
+
+async def _forget_inboxes(  # noqa: PLR0913 - the parts of a selection
+    logs: LogStore,
+    runs: RunStore,
+    conversations: set[str],
+    idle_since: float | None,
+    workspace: str | None,
+    *,
+    unfinished: bool,
 ) -> None:
-    """Delete the inboxes of conversations that have no log, no owner and no pending work.
+    """Delete the inboxes of conversations that have no log, no owner and (unless `unfinished`) no pending work.
 
     With `idle_since`, also those of all conversations (of the workspace) that have not changed since then.
     """
@@ -298,6 +328,8 @@ async def _forget_inboxes(
         idle = await runs.idle_since(idle_since)
         conversations = conversations.union(each for each in idle if workspace in (None, workspace_of(each)))
     for conversation_id in conversations - {key.conversation_id for key in await logs.keys()}:
+        if unfinished:
+            await _give_up(runs, conversation_id)
         await runs.forget(conversation_id)
     await logs.delete_expired()
 

@@ -66,7 +66,7 @@ def remove(config_path: Path | None, url: str | None, installation_id: str) -> N
     """Uninstall the app in Slack, and delete its tokens here. ID is an id that `list` prints.
 
     Conversations stay, and continue if the app is installed again. `amplifier-slack conversations prune --workspace ID
-    --whole --keep-days 0` deletes them.
+    --whole --unfinished --keep-days 0` deletes them.
     """
     environment = Environment.from_environ()
 

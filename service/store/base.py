@@ -114,9 +114,9 @@ class ConversationRecord:
             raise TypeError("a stored value has a wrong type")
 
     @property
-    def is_in_use(self) -> bool:
-        """Whether it has an owner, a run, posts, or pending entries, held ones too."""
-        return bool(self.is_owned or self.has_run or self.posts or self.waiting)
+    def is_unfinished(self) -> bool:
+        """Whether it has a run, posts, or pending entries, held ones too; a note is read only with a later message."""
+        return bool(self.has_run or self.posts) or any(entry.kind != "note" for entry in self.waiting)
 
     @property
     def has_something_to_do(self) -> bool:

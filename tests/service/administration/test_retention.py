@@ -44,8 +44,8 @@ class Stored:
         self.workspaces = workspaces
         self.audited = []
 
-    async def add(self, conversation_id, *, agents=("alpha",), left=None, hold=False, run=None):
-        """Store a conversation whose only message is delivered, unless it is `left` in the inbox."""
+    async def add(self, conversation_id, *, agents=("alpha",), kind="message", left=None, hold=False, run=None):
+        """Store a conversation whose only entry is closed, unless it is `left` in the inbox."""
         for agent in agents:
             await InteractionStack(self.logs, conversation_id, agent).push(
                 UserMessageState("hello"), AssistantMessageState("yes")
@@ -54,7 +54,7 @@ class Stored:
         await self.workspaces.prepare(root)
         if root != conversation_id:
             return
-        await self.runs.admit(root, InboxEntry(f"{root}1", "message", {}), "alpha")
+        await self.runs.admit(root, InboxEntry(f"{root}1", kind, {}), "alpha")
         claim = await self.runs.claim(root, "owner", 10)
         closed = {} if left else {1: ""}
         await self.runs.write(root, claim.token, StateChanges(run=run, closed=closed, held_seq=1 if hold else None))
@@ -108,6 +108,9 @@ async def test_conversations_with_a_run_or_pending_messages_are_kept(stored):
     await stored.add("T:C:3.0", left=True, hold=True)
     await stored.add("T:C:4.0")
     await stored.runs.claim("T:C:4.0", "another process", 1000 * DAY_S)
+    await stored.add(
+        "T:C:5.0", kind="note", left=True, hold=True
+    )  # of a worker: only a later message would bring it up
     every = ["T:C:1.0", "T:C:2.0", "T:C:3.0", "T:C:4.0"]
     assert await stored.after(30, days=1) == every
     assert len(await stored.logs.keys()) == 4

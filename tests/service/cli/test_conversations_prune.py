@@ -185,18 +185,28 @@ def test_a_damaged_conversation_is_reported_and_the_others_are_pruned(kept, outp
     assert f"The stored branches of conversation {THERE} of alpha are damaged" in pruned.output
 
 
-def admit(kept, place=HERE, *, is_read=True, **changes):
-    """Store a message in the inbox of a conversation, read or pending."""
+def admit(kept, place=HERE, *, kind="message", is_read=True, **changes):
+    """Store an entry in the inbox of a conversation, read or pending."""
 
     async def write():
         async with aclosing(await open_run_store(kept.url)) as runs:
-            await runs.admit(place, InboxEntry("a", "message", {}), "alpha")
+            await runs.admit(place, InboxEntry("a", kind, {}), "alpha")
             claim = await runs.claim(place, "owner", 10)
             closed = {entry.seq: "" for entry in claim.entries} if is_read else {}
             await runs.write(place, claim.token, StateChanges(closed=closed, **changes))
             await runs.release(place, claim.token, None)
 
     asyncio.run(write())
+
+
+def own(kept):
+    """Claim a conversation, as a service does."""
+
+    async def claim():
+        async with aclosing(await open_run_store(kept.url)) as runs:
+            await runs.claim(HERE, "owner", 10)
+
+    asyncio.run(claim())
 
 
 def inboxes(kept):
@@ -238,9 +248,31 @@ def test_a_conversation_with_a_run_or_pending_messages_is_kept_and_named(empty, 
     admit(empty, THERE)
     for options in (["--dry-run"], []):
         lines = output_of(empty.run("prune", "--whole", *options)).splitlines()
-        kept = "kept: a run or messages are pending; repeat the command when they have ended"
+        kept = "kept: a run or messages are pending; repeat the command when that has ended"
         assert [line for line in lines if "kept" in line] == [f"{each}  alpha  {kept}" for each in places[1::-1]]
     assert [key.conversation_id for key in empty.logs()] == [f"{HERE}/beta", HERE]
+    assert inboxes(empty) == [HERE]
+    output_of(empty.run("prune", "--whole", "--unfinished"))
+    assert not empty.logs()
+    assert inboxes(empty) == []
+
+
+def test_a_note_that_only_a_later_message_would_bring_up_keeps_no_conversation(empty, output_of):
+    empty.talk("one", place=HERE)
+    empty.rest({"main": 100}, HERE)
+    admit(empty, kind="note", is_read=False, held_seq=1)
+    output_of(empty.run("prune", "--whole"))
+    assert inboxes(empty) == []
+
+
+def test_a_conversation_that_a_service_works_on_is_kept(empty, output_of):
+    empty.talk("one", place=HERE)
+    empty.rest({"main": 100}, HERE)
+    own(empty)
+    (kept,) = [
+        line for line in output_of(empty.run("prune", "--whole", "--unfinished")).splitlines() if "kept:" in line
+    ]
+    assert kept == f"{HERE}  alpha  kept: a service works on it; repeat the command when that has ended"
     assert inboxes(empty) == [HERE]
 
 
