@@ -22,8 +22,9 @@ _MOST_CHANNELS = 100_000
 _MOST_BYTES = 16_000
 _DAY_S = 86_400.0
 _CHANNELS = "received"
-# A message with this key is a deleted one.
-_DELETED = "deleted"
+# When a message was deleted. It is no longer read, but known until no event of an earlier version can arrive.
+_DELETED = "deleted_s"
+_EVENTS_WITHIN_S = 3_600.0
 
 
 class StoredMessages:
@@ -56,8 +57,10 @@ class StoredMessages:
         await self._put(f"{team}:{channel}", message)
 
     async def delete(self, team: str, channel: str, ts: str) -> None:
-        """Delete a message, and store that it was deleted; see the protocol."""
-        await self._put(f"{team}:{channel}", {"ts": ts, _DELETED: True})
+        """Delete a message, and store for an hour that it was deleted; see the protocol."""
+        place, now_s = f"{team}:{channel}", self._now_s()
+        if now_s - float(ts) < _EVENTS_WITHIN_S or await self._version(place, ts):
+            await self._put(place, {"ts": ts, _DELETED: now_s})
 
     async def of_channel(self, team: str, channel: str) -> list[dict[str, Any]]:
         """Return the messages of a channel and its threads, oldest first."""
@@ -78,15 +81,15 @@ class StoredMessages:
         return len(found)
 
     async def delete_expired(self) -> None:
-        """Delete the messages that are too old.
+        """Delete the messages that are too old, and what is known of deleted ones.
 
         Raises:
             StoreError: the store cannot be used.
         """
         for place in await self._store.documents(_CHANNELS):
-            before_s = self._before_s(place)
-            for name in await self._store.documents(_collection(place)):
-                if float(name) < before_s:
+            before_s, deleted_before_s = self._before_s(place), self._now_s() - _EVENTS_WITHIN_S
+            for name, message in (await self._store.documents(_collection(place))).items():
+                if float(name) < before_s or message.get(_DELETED, math.inf) < deleted_before_s:
                     await self._store.delete_document(_collection(place), name)
 
     async def _put(self, place: str, message: Mapping[str, Any]) -> None:
@@ -97,12 +100,17 @@ class StoredMessages:
         collection, ts, known = _collection(place), str(message["ts"]), dict[str, Any]()
         replace = partial(self._store.replace_document, collection, ts)
         while not await self._retry.call(partial(replace, known, message, MOST)):
-            found = (await self._retry.call(lambda: self._store.documents(collection))).get(ts, {})
+            found = await self._version(place, ts)
             if _version_s(found) > _version_s(message):
                 return
             if found == known:  # the stored one is unreadable
                 await self._retry.call(lambda: self._store.delete_document(collection, ts))
             known = found
+
+    async def _version(self, place: str, ts: str) -> dict[str, Any]:
+        """Return the stored version of a message; blank: there is none."""
+        found = await self._retry.call(lambda: self._store.documents(_collection(place), ts))
+        return found.get(ts, {})
 
     async def _of(self, place: str) -> list[dict[str, Any]]:
         found = await self._retry.call(lambda: self._store.documents(_collection(place)))

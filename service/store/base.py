@@ -278,8 +278,8 @@ class RunStore(Protocol):
         """
         ...
 
-    async def documents(self, collection: str) -> dict[str, dict[str, Any]]:
-        """Return the readable documents of a collection by name, the latest first."""
+    async def documents(self, collection: str, name: str | None = None) -> dict[str, dict[str, Any]]:
+        """Return the readable documents of a collection by name, the latest first, or only the one with this name."""
         ...
 
     async def delete_document(self, collection: str, name: str, known: Mapping[str, Any] | None = None) -> bool:

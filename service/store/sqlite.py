@@ -132,6 +132,7 @@ _REPLACE_DOCUMENT = """UPDATE run_documents SET data = ?1 WHERE collection = ?2 
 _ADD_DOCUMENT = """INSERT INTO run_documents (collection, name, data) VALUES (?, ?, ?)
     ON CONFLICT DO NOTHING RETURNING number"""
 _DOCUMENTS = "SELECT name, data FROM run_documents WHERE collection = ? ORDER BY number DESC"
+_DOCUMENT = "SELECT name, data FROM run_documents WHERE collection = ? AND name = ?"
 _TRIM_DOCUMENTS = """DELETE FROM run_documents WHERE number IN (
     SELECT number FROM run_documents WHERE collection = ? ORDER BY number DESC LIMIT -1 OFFSET ?)"""
 _DELETE_DOCUMENT = """DELETE FROM run_documents WHERE collection = ? AND name = ? AND data = coalesce(?, data)
@@ -370,8 +371,12 @@ class SqliteRunStore:
         return True
 
     @via(Database.read)
-    def documents(self, file: sqlite3.Connection, collection: str) -> dict[str, dict[str, Any]]:
-        return documents_in(file, collection)
+    def documents(
+        self, file: sqlite3.Connection, collection: str, name: str | None = None
+    ) -> dict[str, dict[str, Any]]:
+        if name is None:
+            return documents_in(file, collection)
+        return documents_of(file.execute(_DOCUMENT, (collection, name)).fetchall())
 
     @via(Database.write)
     def delete_document(

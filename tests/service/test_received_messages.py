@@ -104,3 +104,20 @@ async def test_events_in_any_order_and_repeated_ones_leave_the_last_version(url,
                 await history.receive(came[each])
             found = [each["text"] for each in await history.known(f"C{number}", None)]
             assert found == ([] if is_deleted else ["third"]), order
+
+
+async def test_what_is_known_of_deleted_messages_takes_no_room_for_long(url):
+    clock = [time.time()]
+    old, young = f"{clock[0] - 80_000:.6f}", f"{clock[0] - 60:.6f}"
+    async with aclosing(await open_run_store(url)) as store:
+        received = StoredMessages(store, StoreRetryPolicy(), now_s=lambda: clock[0])
+        await received.delete("T1", "C1", old)
+        assert await store.documents("received:T1:C1") == {}
+        await received.put("T1", "C1", {"ts": old, "text": "kept"})
+        for ts in (old, young):
+            await received.delete("T1", "C1", ts)
+            await received.put("T1", "C1", {"ts": ts, "text": "again"})
+        assert await received.of_channel("T1", "C1") == []
+        clock[0] += 3_700
+        await received.delete_expired()
+        assert await store.documents("received:T1:C1") == {}

@@ -351,7 +351,8 @@ async def documents_are_replaced_by_name_and_listed_the_latest_first(store: RunS
     assert await store.delete_document("rules", "b")
     assert not await store.delete_document("rules", "b")
     assert list(await store.documents("rules")) == ["a"]
-    assert await store.documents("nothing") == {}
+    assert await store.documents("rules", "a") == {"a": {"value": 3, "text": "ü\n"}}
+    assert await store.documents("rules", "b") == await store.documents("nothing") == {}
 
 
 @_case

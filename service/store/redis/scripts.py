@@ -386,10 +386,10 @@ return (data == ARGV[2] or data == ARGV[3]) and 1 or 0
 """
 )
 
-# KEYS: as before. Returns names and data, the latest first.
+# KEYS: as before. ARGV: a name; none: all. Returns names and data, the latest first.
 DOCUMENTS = RedisScript("""
 local found = {}
-for _, name in ipairs(redis.call('ZREVRANGE', KEYS[2], 0, -1)) do
+for _, name in ipairs(ARGV[1] and {ARGV[1]} or redis.call('ZREVRANGE', KEYS[2], 0, -1)) do
     found[#found + 1] = name
     found[#found + 1] = redis.call('HGET', KEYS[1], name) or ''
 end

@@ -212,8 +212,9 @@ class RedisRunStore(RedisIndex):
         arguments = [name, as_json(known), as_json(data), "" if most is None else most]
         return bool(await self._client.run(scripts.REPLACE_DOCUMENT, _of_documents(collection), arguments))
 
-    async def documents(self, collection: str) -> dict[str, dict[str, Any]]:
-        found = await self._client.run(scripts.DOCUMENTS, _of_documents(collection), [])
+    async def documents(self, collection: str, name: str | None = None) -> dict[str, dict[str, Any]]:
+        names = [] if name is None else [name]
+        found = await self._client.run(scripts.DOCUMENTS, _of_documents(collection), names)
         return documents_of((_text(name), data) for name, data in _paired(found).items())
 
     async def delete_document(self, collection: str, name: str, known: Mapping[str, Any] | None = None) -> bool:

@@ -99,8 +99,9 @@ class RunTable:
                 del documents[oldest]
         return documents.get(name) == data
 
-    def documents(self, collection: str) -> dict[str, dict[str, Any]]:
-        return dict(reversed(self.collections[collection].items()))
+    def documents(self, collection: str, only: str | None = None) -> dict[str, dict[str, Any]]:
+        found = reversed(self.collections[collection].items())
+        return {name: data for name, data in found if only in {None, name}}
 
     def delete_document(self, collection: str, name: str, known: Mapping[str, Any] | None = None) -> bool:
         documents = self.collections[collection]
