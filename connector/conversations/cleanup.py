@@ -211,20 +211,28 @@ class Cleanup:
         async def attempt() -> None:
             nonlocal in_doubt
             was_in_doubt, in_doubt = in_doubt, True  # a failed call may have posted it
-            for number, text in enumerate(pieces(escape(notice.text))):
+            parts = pieces(escape(notice.text))
+            for number, text in enumerate(parts):
                 key = f"{notice.key}.{number}" if number else notice.key
                 await client.post(
                     notice.place,
                     Content(text),
                     key,
                     in_doubt=was_in_doubt,
-                    since=notice.message.ts,
+                    since=notice.since,
                     confirm=confirm,
                     on_doubt=on_doubt,
                 )
+                if was_in_doubt and not number and len(parts) > 1 and await self._is_whole(notice):
+                    return
 
         await best_effort(client.retry_until_done(attempt))
         return may_arrive
+
+    async def _is_whole(self, notice: Notice) -> bool:
+        """Return whether the post of a notice is a `markdown` block with the whole text of an answer."""
+        found = await self._background.client.history.find(notice.place, notice.key, notice.since)
+        return found is not None and any(each.get("type") == "markdown" for each in found.get("blocks") or ())
 
     async def _settle(self, item: AnsweredRequest) -> None:
         """Show the answer to a request in place of its buttons."""
@@ -289,21 +297,23 @@ class Cleanup:
 
     async def _search(self, place: ThreadAddress, items: Sequence[Item]) -> None:
         retry_until_done = self._background.client.retry_until_done
-        messages = await retry_until_done(partial(self._messages, place))
+        since = min((each.since or "0" for each in items), key=float)
+        messages = await retry_until_done(partial(self._messages, place, since))
         for undo in self._undoing(place, items, messages):
             await best_effort(retry_until_done(undo))
         if (shown := self._background.agent_sessions.show_again(place)) is not None:
             await asyncio.wait((shown,))
 
-    async def _messages(self, place: ThreadAddress) -> list[Message]:
+    async def _messages(self, place: ThreadAddress, since: str) -> list[Message]:
         """Return the messages of the thread; if its root is deleted, those of the channel: Slack posts there then."""
         history, slot = self._background.client.history, CallSlot(Priority.CLEANUP, place.conversation_id)
         try:
-            return [message async for message in history.posts(place, slot)]
+            return [message async for message in history.posts_since(place, since, slot)]
         except SlackCallFailed as e:
             if e.error != NO_THREAD:
                 raise
-        return [message async for message in history.posts(replace(place, thread_ts=None), slot)]
+        channel = replace(place, thread_ts=None)
+        return [message async for message in history.posts_since(channel, since, slot)]
 
     def _undoing(
         self, place: ThreadAddress, items: Iterable[Item], messages: Sequence[Message]

@@ -50,6 +50,8 @@ async def apply_command(state: ConversationState, entry: InboxEntry, command: Lo
     history = state.workspace.history
     is_busy = state.run is not None or state.inbox.run_starter is not None
     where = replace(state.somewhere, user=command.user)
+    if where.direct:  # a post there is looked for from this time on
+        where = replace(where, ts=command.at)
     if history is None:
         text = texts.NO_HISTORY
     elif command.kind in _MOVES and is_busy:

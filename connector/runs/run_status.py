@@ -228,7 +228,8 @@ class RunStatus:
             self.is_in_doubt = True
 
         self._cancel_scope.check()
-        post = partial(self._client.post, self._place, key=key, slot=self._slot, confirm=self._lease.confirm)
+        since, confirm = self._record.first.message.ts, self._lease.confirm
+        post = partial(self._client.post, self._place, key=key, slot=self._slot, since=since, confirm=confirm)
         in_doubt = self._record.was_taken_over  # an earlier owner may have posted it
         try:
             return await post(self._content(), in_doubt=in_doubt, on_doubt=on_doubt)

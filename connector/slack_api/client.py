@@ -126,13 +126,13 @@ class ThreadHistory:
             if not arguments["cursor"] or (place.thread_ts is None and not oldest):
                 return
 
-    def posts_since(self, place: ThreadAddress, since: str) -> AsyncIterator[Message]:
+    def posts_since(self, place: ThreadAddress, since: str, slot: CallSlot | None = None) -> AsyncIterator[Message]:
         """Yield all messages of a thread; of a channel, those since a time (a ts by Slack's or this process's clock).
 
         If the time is blank or 0, a channel yields one page of the latest.
         """
         oldest_s = max(float(since or 0) - _CLOCKS_DIFFER_S, 0) if place.thread_ts is None else 0
-        return self.posts(place, oldest=f"{oldest_s:.6f}" if oldest_s else "")
+        return self.posts(place, slot, oldest=f"{oldest_s:.6f}" if oldest_s else "")
 
     async def message(self, channel: str, ts: str, slot: CallSlot | None = None) -> Message | None:
         """Return a message with its metadata; `None`: it does not exist."""

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import asyncio
 from dataclasses import asdict
 from typing import Any, cast
 
@@ -57,18 +58,22 @@ async def test_an_unreadable_run_is_abandoned_and_its_readable_posts_are_sent(pr
         await chat.start()
 
 
-async def test_the_files_and_blocks_of_an_unreadable_run_are_in_messages(process, thread, stored, client):
+async def test_the_files_and_blocks_of_an_unreadable_run_are_in_messages(process, thread, stored, store, client):
     message = {"by_agent": True, "texts": ["summary"]}
     block, file = {**message, "number": 1, "native": "# Plan"}, {**message, "number": 2, "file": "**whole** " * 1000}
+    long = {**block, "texts": ["word " * 2000]}
     shared = {**message, "number": 3, "texts": [], "shared": [asdict(SharedFile("F1", "a&b.png", "", "d"))]}
-    await stored(StateChanges(run={"id": "r"}, posts={"1": block, "2": file, "3": shared, "4": {**block, "number": 4}}))
+    await stored(StateChanges(run={"id": "r"}, posts={"1": long, "2": file, "3": shared, "4": {**block, "number": 4}}))
     place = ThreadAddress(thread.chat.slack.team_id, thread.chat.general, thread.ts)
-    await client.post(place, Content("# Plan"), "r:1:native")
+    await client.post(place, Content("# Plan", ({"type": "markdown", "text": "# Plan"},)), "r:1:native")
     async with process() as chat:
         missing = "⚠️ I may not have shared a&amp;b.png. If this thread lacks it, please ask again."
         expected = sorted(["# Plan", missing, "summary", texts.UNREADABLE_RUN])
         await chat.slack.until(lambda _: sorted(t for t in thread.texts if "*whole*" not in t) == expected)
         await chat.slack.until(lambda _: sum(text.count("*whole*") for text in thread.texts) == 1000)
+        while (await store.record(place.conversation_id)).run:  # noqa: ASYNC110 - until the cleanup is done
+            await asyncio.sleep(0.05)
+    assert not any("word" in text for text in thread.texts), "the block has them"
 
 
 async def test_a_run_whose_first_message_has_an_invalid_ts_is_abandoned(process, thread, stored, earlier_run):
