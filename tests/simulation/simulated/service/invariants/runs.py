@@ -59,6 +59,7 @@ def _runs(case: Evidence) -> list[RunEvidence]:
     """Return the runs of a conversation, in order."""
     by_first = {run.first: run for run in case.observed}  # of several with one first message, only the last has rows
     rows: dict[str, list[Row]] = defaultdict(list)
+    unfollowed: dict[str, list[Row]] = {}
     for log in case.rows.values():
         current, before = "", list[Row]()  # older messages are read right before the prompt of their run
         for row in log:
@@ -71,7 +72,11 @@ def _runs(case: Evidence) -> list[RunEvidence]:
             current = run.id if run is not None else current
             rows[current] += [*before, row]
             before.clear()
-        rows[current] += before
+        unfollowed[current] = before
+    ids = [run.id for run in case.observed]
+    for last, left in unfollowed.items():  # of the last run, or of one that ended before its prompt was written
+        later = ids[ids.index(last) :] if last in ids else []
+        rows[next((each for each in later if not rows[each]), last)] += left
     posts = case.lasting_posts
     return [RunEvidence(run, rows[run.id], [p for p in posts if p.key.startswith(run.id)]) for run in case.observed]
 

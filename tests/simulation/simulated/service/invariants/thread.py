@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 
-from simulated.service.slack import BOT, IN_FLIGHT_S, Slack, SlackMessage
+from simulated.service.slack import BOT, IN_FLIGHT_S, Slack, SlackMessage, time_of
 
 from .evidence import Evidence
 
@@ -27,14 +27,15 @@ def texts(case: Evidence) -> Iterator[str]:
 
 
 def keys(case: Evidence) -> Iterator[str]:
-    """No post is in the thread twice; the earliest copy stays."""
+    """No post is in the thread twice; the earliest copy stays, unless it was replaced: a stream can be."""
     counted = Counter(post.key for post in case.lasting_posts)
     yield from (f"{n} posts have the key {key}." for key, n in counted.items() if n > 1 and key)
     first: dict[str, SlackMessage] = {}
     for post in case.all_posts:
         first.setdefault(post.key, post)
     for post in case.lasting_posts:
-        if post.key and first[post.key].ts != post.ts:
+        deleted_s = first[post.key].deleted_s
+        if post.key and deleted_s is not None and deleted_s > time_of(post.ts):
             yield f"The first post of {post.key} was deleted, and a later one is left."
 
 
