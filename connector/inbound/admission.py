@@ -187,18 +187,20 @@ class Admitter:
         calls_agent = message.mentions(self._bot_user) and _says_something(message, routed)
         if calls_agent and await self._may_have_missed_replies(message, called_ts):
             # Stored before the message: if this process ends in between, Slack delivers the event again.
-            await self._ask_for_catch_up(pending_of(message, routed, edited_ts), called_ts, actor)
+            await self.ask_for_catch_up(pending_of(message, routed, edited_ts), called_ts, actor)
         await self._store_entry(message, routed, edited_ts, called_ts)
         if calls_agent and await self._has_talk_after(message, called_ts):
-            await self._ask_for_catch_up(pending_of(message, routed, edited_ts), called_ts, actor)
+            await self.ask_for_catch_up(pending_of(message, routed, edited_ts), called_ts, actor)
         if calls_agent:
             await self.admit_passed(conversation_id, called_ts)
 
-    async def _ask_for_catch_up(self, mention: PendingMessage, since: str, actor: Actor) -> None:
-        """Store the request to read a thread from this time on; a second one changes nothing."""
+    async def ask_for_catch_up(
+        self, mention: PendingMessage, since: str, actor: Actor, facts: Mapping[str, str] | None = None
+    ) -> None:
+        """Store the request to read a thread from this time on, and facts with it; a second one changes nothing."""
         catch_up = ThreadCatchUp(mention, since, actor.is_shared)
         entry = InboxEntry(catch_up.id, "catch_up", asdict(catch_up))
-        await self._runs.admit(mention.message.place.conversation_id, entry)
+        await self._runs.admit(mention.message.place.conversation_id, entry, facts=facts)
 
     async def admit_passed(self, conversation_id: str, since: str) -> None:
         """Admit the replies after this time that arrived before the mention which calls an agent into their thread."""

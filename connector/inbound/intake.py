@@ -41,7 +41,7 @@ from connector.slack_api.errors import SlackCallFailed
 from connector.slack_api.rate_limiter import CallSlot, Priority
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Mapping
+    from collections.abc import Awaitable, Callable
     from typing import Any
 
     from connector.conversations.worker_pool import WorkerPool
@@ -360,7 +360,13 @@ class Intake:
         elif routed is not None and (prompt or message.files or message.quoted):
             if not thread.was_aside(message.ts):
                 return False
-            await self._store_change("edit", edit, resolved, facts=await self._router.facts_of(message))
+            is_first = not thread.takes_part(message.user, message.ts)
+            if is_first:  # what the author has written since is to the agent, too
+                pending, facts = pending_of(message, resolved, edit.event_ts), await self._router.facts_of(message)
+                await self._admitter.ask_for_catch_up(pending, edit.event_ts, actor, facts)
+            await self._store_change("edit", edit, resolved)
+            if is_first:
+                await self._admitter.admit_passed(message.place.conversation_id, edit.event_ts)
             self.commands.answer(message, texts.MENTION_ADDED)
         else:
             is_empty = not (prompt or message.files or message.quoted)
@@ -444,9 +450,8 @@ class Intake:
         change: MessageEdit | MessageDeletion,
         routed: Routed,
         placeholder: EntryKind | None = None,
-        facts: Mapping[str, str] | None = None,
     ) -> None:
-        """Store an edit or a deletion, and facts about the thread that follow from it.
+        """Store an edit or a deletion.
 
         If the event of the message may still arrive, store an entry of kind `placeholder` under the message's id too.
         """
@@ -464,12 +469,10 @@ class Intake:
         may_be_missing = placeholder == "message" or _is_fresh(change)
         if placeholder is not None and may_be_missing and not is_stop_word(prompt):
             # The message's own event, if it arrives later, is a duplicate of this entry.
-            of_message = await self._router.facts_of(message) if placeholder == "message" else {}
+            facts = await self._router.facts_of(message) if placeholder == "message" else {}
             entry = InboxEntry(message.id, placeholder, written)
-            await self._runs.admit(conversation_id, entry, instance.name, {**of_message, **changed})
-        await self._runs.admit(
-            conversation_id, InboxEntry(change.id, kind, written), facts={**(facts or {}), **changed}
-        )
+            await self._runs.admit(conversation_id, entry, instance.name, {**facts, **changed})
+        await self._runs.admit(conversation_id, InboxEntry(change.id, kind, written), facts=changed)
 
     async def on_reaction(self, reaction: ReactionAdded, actor: Actor) -> None:
         """Stop the run whose status message or first message got the stop reaction, or withdraw a pending message.
