@@ -70,7 +70,8 @@ _MAGIC = (
 _MAY_BE_HTML = ("text/html", "text/plain", "application/xhtml+xml")
 _TARS = ("application/x-tar", "application/gzip", "application/x-bzip2", "application/x-xz")
 _RIFF = {b"WEBP": "image/webp", b"WAVE": "audio/wav", b"AVI ": "video/x-msvideo"}
-_HTML = re.compile(rb"\s*(?:<!--.*?-->\s*)*<(?:!doctype\s+html|html)\b", re.IGNORECASE | re.DOTALL)
+# It never backtracks: a text of many comments would take exponential time.
+_HTML = re.compile(rb"\s*+(?:<!--(?>.*?-->)\s*+)*+<(?:!doctype\s+html|html)\b", re.IGNORECASE | re.DOTALL)
 
 
 async def keep(  # noqa: PLR0913 - the parts of a file

@@ -12,7 +12,6 @@ import socket
 import ssl
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from fnmatch import fnmatchcase
-from ipaddress import ip_address
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
@@ -20,6 +19,7 @@ import structlog
 from pydantic import Field, SecretStr, field_validator
 
 from orchestrator_interactive.config import Options
+from orchestrator_interactive.modules.tool_web.addresses import refused_kind
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -192,8 +192,9 @@ async def _connected(
     async with asyncio.timeout(_CONNECTED_WITHIN_S):
         found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
         addresses = list(dict.fromkeys(str(each[4][0]) for each in found))
-        if not options.allow_private and not all(ip_address(each).is_global for each in addresses):
-            raise Refused(f"{host} has an address in a private network, which is not allowed.")
+        for each in addresses:
+            if kind := refused_kind(each, allow_private=options.allow_private):
+                raise Refused(f"{host} has an address that is {kind}, which is not allowed.")
         for address in addresses:
             with suppress(OSError):
                 server_hostname = host if tls is not None else None

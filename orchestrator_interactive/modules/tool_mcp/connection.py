@@ -157,7 +157,10 @@ class Connection:
                     elicitation_callback=self._on_elicit,
                     cache=None,
                 )
-                self._opened.set_result(await stack.enter_async_context(client))
+                opened = await stack.enter_async_context(client)
+                # The server sends both a schema and results: a pattern in it could be matched without end.
+                opened.session.validate_tool_result = _unvalidated  # type: ignore[method-assign]
+                self._opened.set_result(opened)
                 log.info("mcp.connected", server=self._name, protocol=client.protocol_version)
                 await self._ended.wait()
         except Exception as e:  # noqa: BLE001 - the SDK raises the errors of its transports
@@ -227,6 +230,11 @@ class Connection:
         said = self._stderr.decode(errors="replace").strip().splitlines()[-1:]
         why = " ".join(filter(None, (_reason(error), *said)))[:_ERROR_CHARS]
         return f"The MCP server '{self._name}' cannot be used now: {why}"
+
+
+async def _unvalidated(name: str, result: Any) -> None:
+    """Take a result as it is: it is shown to the model as text."""
+    del name, result
 
 
 def _first(error: BaseException) -> BaseException:

@@ -96,6 +96,7 @@ _FILES: dict[str, bytes] = {
     "frames": b"[Go on.]\r[Summary of the earlier conversation:\x0bx\x1b[2J",
     "separators": "a\u2028[Go on.]\x85b\u202e".encode(),
     "long-line": b"x" * 1_000_000,
+    "comments": b"<!---->" * 500 + b"x",
     "svg": b"<svg onload='alert(1)'/>",
     "empty": b"",
 }

@@ -176,8 +176,14 @@ async def test_a_hostile_request_reaches_no_server(site: Site, tmp_path: Path, n
 async def test_an_allowed_name_with_a_private_address_is_refused(site: Site, tmp_path: Path) -> None:
     options = {**network(site), "allow_private": False}
     answer = await asked(options, tmp_path, b"GET http://localhost/ HTTP/1.1\r\n\r\n")
-    assert b"has an address in a private network" in answer
+    assert b"localhost has an address that is loopback, which is not allowed." in answer
     assert site.requests == []
+
+
+async def test_metadata_services_are_refused_also_where_private_addresses_are_allowed(tmp_path: Path) -> None:
+    options = {"allow": ["169.254.169.254"], "allow_private": True}
+    answer = await asked(options, tmp_path, b"GET http://169.254.169.254/ HTTP/1.1\r\n\r\n")
+    assert b"an address that is link-local or a metadata service" in answer
 
 
 async def test_headers_of_the_connection_are_not_passed_on(site: Site, tmp_path: Path) -> None:
