@@ -187,8 +187,8 @@ class ConversationState:
             return frozenset()
 
     async def refuse(self, entry: InboxEntry) -> None:
-        """Close an entry that this version cannot read; post a notice if it is a message."""
-        if entry.kind not in {"message", "note"}:
+        """Close an entry that this version cannot read; post a notice if it is a message or a command."""
+        if entry.kind not in {"message", "note", "command"}:
             await self.close(entry)
             return
         notice = Notice(self.somewhere, f"{entry.id}:refused", texts.UNREADABLE_MESSAGE)

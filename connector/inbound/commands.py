@@ -212,13 +212,14 @@ class Commands:
         place, thread = await self._conversation(where)
         if answer is None or reward is not None or thread.agent is None:
             return
-        if refusal := self._admitter.commands.refusal(reaction.user, reaction.event_ts, place, thread):
+        message_id, worker = answer.prompt_id.partition(AGAIN)[0], worker_of_run(key_of(found).partition(":")[0])
+        refusal = self._admitter.commands.refusal(reaction.user, reaction.event_ts, place, thread)
+        refusal = refusal or (texts.no_rerun_of_worker(worker) if worker else "")
+        # The message of a schedule or a trigger in a thread is not in Slack.
+        refusal = refusal or (texts.ASK_AGAIN if "::" in message_id else "")
+        if refusal:
             self.whisper(place, reaction.user, refusal, thread_ts=place.thread_ts)
             return
-        if worker := worker_of_run(key_of(found).partition(":")[0]):
-            self.whisper(place, reaction.user, texts.no_rerun_of_worker(worker), thread_ts=place.thread_ts)
-            return
-        message_id = answer.prompt_id.partition(AGAIN)[0]
         target = message_id.rpartition(":")[2]
         command = LogCommand(RERUN, reaction.user, reaction.event_ts, answer.instance, target=target)
         await self._admit(f"{message_id}{AGAIN}{reaction.event_ts}", place, command)

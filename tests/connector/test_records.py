@@ -85,10 +85,10 @@ async def test_a_run_whose_first_message_has_an_invalid_ts_is_abandoned(process,
         assert (await thread.next_run()).prompt == "continue"
 
 
-@pytest.mark.parametrize("kind", ["message", "edit", "stop", "a new kind"])
+@pytest.mark.parametrize("kind", ["message", "command", "edit", "stop", "a new kind"])
 async def test_an_unreadable_entry_is_closed_and_an_unreadable_message_reported(process, thread, stored, kind):
     await stored(None, InboxEntry(f"T0LOCAL:C0GENERAL:{thread.ts}:x", kind, UNKNOWN))
-    reported = [texts.UNREADABLE_MESSAGE] if kind == "message" else []
+    reported = [texts.UNREADABLE_MESSAGE] if kind in {"message", "command"} else []
     async with process():
         await thread.shows(*reported)
         await thread.say("@alpha continue")

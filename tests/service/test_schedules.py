@@ -71,6 +71,8 @@ async def test_a_command_schedules_a_message_that_begins_a_run_once(serve, threa
         await thread.say("!schedule")
         await thread.until_said("There are no schedules here.")
         assert read(scripts, "[Scheduled message s") == 1
+        await thread.ana.react("general", (await thread.until_said("I looked again.")).ts, "repeat")
+        await thread.until_whispered("I posted that message for a person and cannot run it again.")
         assert await service.ended(signal.SIGTERM) == 0
 
 
