@@ -140,6 +140,11 @@ def no_rerun_of_worker(worker: str) -> str:
     return f"I cannot run a worker's task again. Write `@{worker} …`, and it works on, or ask for it in a new message."
 
 
+def no_fork_of_worker(worker: str) -> str:
+    """Return the answer to a request to fork the conversation of a worker."""
+    return f"I cannot fork a worker's conversation. Write `@{worker} …`, and it works on, or fork from another answer."
+
+
 def worker_line(worker: Worker, now_s: float) -> str:
     """Return the line of a worker in a list, in Slack's markup: its id, its task, and its state."""
     minutes = max(int(((worker.ended_s or now_s) - worker.created_s) // 60), 0)

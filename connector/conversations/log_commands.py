@@ -17,7 +17,7 @@ import structlog
 
 from connector import texts
 from connector.conversations.asks import ASKS, ask, permalink, post_once, tell
-from connector.events import ThreadAddress, message_of, plain_text
+from connector.events import ThreadAddress, message_of, plain_text, worker_of_run
 from connector.formatting.content import counted, one_line
 from connector.formatting.inline import escape
 from connector.protocols import InboxEntry, LogPlace, Rating, Refused
@@ -198,6 +198,8 @@ async def _upto(state: ConversationState, command: LogCommand) -> tuple[LogPlace
         return LogPlace(command.prompt_id) if command.prompt_id else None, command.instance
     client, channel = state.workspace.background.client, ThreadAddress.parse(state.id).channel
     found = await client.retry_until_done(partial(client.history.message, channel, command.target)) or {}
+    if worker := worker_of_run(key_of(found).partition(":")[0]):
+        raise Refused(texts.no_fork_of_worker(worker))
     answer = answer_of(found)
     if answer is None:
         raise Refused(texts.NO_ANSWER_THERE)
@@ -227,8 +229,9 @@ async def _begin(state: ConversationState, _: ConversationHistory, entry: InboxE
 
 
 async def _rate(state: ConversationState, history: ConversationHistory, entry: InboxEntry, command: LogCommand) -> str:
-    place, answer = LogPlace(command.prompt_id, command.part), f"{state.id.rpartition(':')[0]}:{command.target}"
-    rating = Rating(entry.id, answer, place, command.user, command.reward, float(command.at), command.argument)
+    place, answer = ThreadAddress.parse(state.id), LogPlace(command.prompt_id, command.part)
+    message_id = f"{place.team}:{place.channel}:{command.target}"
+    rating = Rating(entry.id, message_id, answer, command.user, command.reward, float(command.at), command.argument)
     try:
         await history.rate(command.instance, state.id, rating)
     except Refused as e:

@@ -204,15 +204,15 @@ class Commands:
 
     async def on_answer(self, found: dict[str, Any], where: ThreadAddress, reaction: ReactionAdded) -> None:
         """Rate an answer, or run its message again."""
-        answer = answer_of(found)
+        answer, worker = answer_of(found), worker_of_run(key_of(found).partition(":")[0])
         reward = _REWARDS.get(reaction.name.partition("::")[0])
         if answer is not None and reward is not None:
             user, ts, at = reaction.user, reaction.ts, reaction.event_ts
-            await self.rate(RatingClick(reaction.id, where, user, ts, reward, *answer, at))
+            await self.rate(RatingClick(reaction.id, replace(where, worker=worker), user, ts, reward, *answer, at))
         place, thread = await self._conversation(where)
         if answer is None or reward is not None or thread.agent is None:
             return
-        message_id, worker = answer.prompt_id.partition(AGAIN)[0], worker_of_run(key_of(found).partition(":")[0])
+        message_id = answer.prompt_id.partition(AGAIN)[0]
         refusal = self._admitter.commands.refusal(reaction.user, reaction.event_ts, place, thread)
         refusal = refusal or (texts.no_rerun_of_worker(worker) if worker else "")
         # The message of a schedule or a trigger in a thread is not in Slack.
@@ -247,7 +247,7 @@ class Commands:
         """Return the conversation at a place; a thread of direct messages may be part of the channel's."""
         thread = await self._workspace.runs.thread_of(place.conversation_id)
         if thread.agent is None and is_direct(place.channel):
-            place = place.of_channel
+            place = replace(place, thread_ts=None)
             thread = await self._workspace.runs.thread_of(place.conversation_id)
         return place, thread
 

@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import re
 import signal
+from contextlib import aclosing
 
 import pytest
 from anthropic_server import Gate, text, tool_call
 from model_scripts import Scripts, TestThread, told
+
+from connector.setup import manifest
+from local_slack import LocalSlack
+from orchestrator_interactive.interactions.feedback import feedback, latest
+from orchestrator_interactive.interactions.records import Key
+from orchestrator_interactive.interactions.stores import open_store
 
 FILE = """
 instances:
@@ -29,6 +37,12 @@ workspace: {{root: files}}
 store: "{store}"
 lease_s: 2
 """
+
+
+@pytest.fixture
+async def slack():
+    async with LocalSlack(manifest=manifest(["Alpha"], command="/alpha")) as slack:
+        yield slack
 
 
 @pytest.fixture
@@ -225,7 +239,7 @@ async def test_the_owner_of_a_thread_lets_another_person_steer_its_worker(serve,
         assert await service.ended(signal.SIGTERM) == 0
 
 
-async def test_a_request_to_run_the_task_of_a_worker_again_is_answered(serve, thread, scripts):
+async def test_a_report_is_rated_in_the_log_of_its_worker_and_neither_runs_again_nor_forks(serve, thread, scripts, url):
     scripts.of("lead", [dispatch()], [text("A worker is at it.")])
     scripts.of("research", [text("A is blue.")])
     async with serve() as service:
@@ -235,6 +249,16 @@ async def test_a_request_to_run_the_task_of_a_worker_again_is_answered(serve, th
         worker = await begun(thread)
         await thread.ana.react("general", report.ts, "repeat")
         await thread.until_whispered(f"I cannot run a worker's task again. Write `@{worker} …`")
+        await thread.ana.shortcut("fork", "general", report.ts)
+        await thread.until_said(f"I cannot fork a worker's conversation. Write `@{worker} …`")
+        await thread.ana.react("general", report.ts, "-1")
+        key = Key(f"{thread.slack.team_id}:{thread.channel}:{thread.root}:{worker}", "alpha")
+        async with aclosing(await open_store(url)) as logs:
+            while not (found := [each async for each in feedback(logs, key)]):  # noqa: ASYNC110 - until it is stored
+                await asyncio.sleep(0.05)
+        (rating,) = latest(found)
+        assert (rating.answer, rating.reward) == (f"{thread.slack.team_id}:{thread.channel}:{report.ts}", -1)
+        assert rating.ref.startswith(f"{key.conversation_id}/alpha/")
         assert await service.ended(signal.SIGTERM) == 0
 
 
