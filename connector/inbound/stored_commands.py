@@ -67,7 +67,8 @@ class StoredCommands:
 
     async def _store_choice(self, message: SlackMessage, command: ThreadCommand, thread: ThreadFacts) -> None:
         """Store who answers in the thread, with which model, or whether only mentions are answered."""
-        notice, agent, facts = ThreadNotice(message), None, await self._router.facts_of(message)
+        notice, facts = ThreadNotice(message), await self._router.facts_of(message)
+        agent = thread.agent or (await self._router.resolve(message))[0].name
         match command:
             case ThreadCommand("instance", name) if name.lower() in map(str.lower, self._router.names()):
                 agent = self._router.instance(name).name
@@ -75,7 +76,7 @@ class StoredCommands:
             case ThreadCommand("instance"):
                 notice = replace(notice, text=texts.no_instance(self._router.names()))
             case ThreadCommand("model", name):
-                models = self._router.instance(thread.agent or "").models
+                models = self._router.instance(agent).models
                 found = next((each for each in models if each.lower() == name.lower()), "")
                 if found or (name.lower() == DEFAULT_MODEL and models):
                     facts[f"model:{found}"] = message.ts
@@ -91,7 +92,6 @@ class StoredCommands:
             case ThreadCommand("unmute"):
                 facts[f"unmuted:{message.ts}"] = message.ts
                 notice = replace(notice, text=texts.UNMUTED, unmuted=thread.mutes_before(message.ts))
-        agent = agent or thread.agent or (await self._router.resolve(message))[0].name
         entry = InboxEntry(message.id, "notice", asdict(notice))
         await self._runs.admit(message.place.conversation_id, entry, agent, facts)
 

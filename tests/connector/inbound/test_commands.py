@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import time
+from dataclasses import replace
 
 import pytest
-from chat import ALPHA, Thread
+from chat import ALPHA, BETA, Thread
 
 from connector import Instance, Participation
-from connector.protocols import LeftBehind, Worker
+from connector.protocols import ChannelRules, LeftBehind, Worker
 from local_slack import HeldUntil
 
 
@@ -138,6 +139,15 @@ async def test_without_stored_conversations_a_command_says_so(chat):
     thread = await answered(chat)
     await thread.say("!branches")
     await thread.contains("The conversations of this agent are not stored")
+
+
+async def test_a_thread_without_an_agent_has_the_models_of_the_agent_of_its_channel(process):
+    instances = replace(ALPHA, models=("strong",)), replace(BETA, models=("quick", "slow"))
+    async with process(*instances, channels={"C0GENERAL": ChannelRules("beta")}) as chat:
+        thread = await chat.say("@alpha !model")
+        await thread.contains("Models: `quick` (current), `slow`.")
+        thread = await chat.say("@alpha !model slow")
+        await thread.contains("the model slow answers in this thread")
 
 
 async def read_again_by_a_catch_up(thread, *commands: str) -> asyncio.Event:
