@@ -19,6 +19,10 @@ if TYPE_CHECKING:
     from connector.routing import Router
 
 
+# Words after `!stop` that name no agent: it stops the run.
+_WHOLE_RUN = frozenset({"all", "everything", "it", "now", "please"})
+
+
 class StoredCommands:
     """Stores each command once, by the id of its message, whichever process finds it, and however often.
 
@@ -41,6 +45,9 @@ class StoredCommands:
         match verb.effect:
             case "thread":
                 await self._store_choice(message, command, thread)
+            case "stop" if command.kind == "stop" and command.argument.lower().rstrip("!.") in _WHOLE_RUN:
+                stop = StopRequest(message.id, message.user, message.ts, message=message)
+                await self._runs.admit(message.place.conversation_id, stop_entry(stop))
             case "stop":
                 return await self._store_stop(message, command.argument)
             case "log":

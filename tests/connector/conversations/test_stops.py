@@ -94,7 +94,10 @@ async def test_a_stop_of_a_run_that_has_ended_leaves_the_next_message_alone(proc
         assert (await sessions.next_run()).prompt == "look"
 
 
-@pytest.mark.parametrize("word", ["Stop!", "alpha: stop", "!stop", "! Stop!", "alpha: !halt", "@alpha !cancel."])
+WORDS = ["Stop!", "alpha: stop", "!stop", "! Stop!", "alpha: !halt", "@alpha !cancel.", "!stop all", "!stop Now!"]
+
+
+@pytest.mark.parametrize("word", WORDS)
 async def test_a_stop_word_stops_and_is_not_injected(chat, word):
     thread = await chat.start()
     await thread.say(word)
