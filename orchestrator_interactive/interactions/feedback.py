@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import random
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -16,7 +18,9 @@ if TYPE_CHECKING:
     from orchestrator_interactive.interactions.stores.base import LogStore
 
 _SUFFIX = "/feedback"
-_TRIES = 5
+_TRIES = 20
+# Longest pause before another try: other writers may want the log, too.
+_PAUSE_S = 0.2
 
 
 @dataclass(slots=True, frozen=True)
@@ -72,6 +76,7 @@ async def rate(store: LogStore, key: Key, rating: FeedbackState) -> None:
         except WriteConflict:
             if attempt == _TRIES - 1:
                 raise
+            await asyncio.sleep(random.uniform(0, _PAUSE_S))  # noqa: S311 - jitter between writers
         else:
             return
 

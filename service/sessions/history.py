@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
+from weakref import WeakValueDictionary
 
 from connector.protocols import AGAIN, LeaseLost, LeftBehind, LogBranch, LogPlace, Refused, Usage
 from orchestrator_interactive.interactions import InteractionStack, StackEntry
@@ -43,6 +45,8 @@ class LogHistory:
 
     def __init__(self, store: LogStore) -> None:
         self._store = store
+        # Ratings of one conversation are stored one after the other: they have a log in common.
+        self._ratings: WeakValueDictionary[Key, asyncio.Lock] = WeakValueDictionary()
 
     async def branches(self, instance_name: str, conversation_id: str) -> tuple[LogBranch, ...]:
         """Return the branches in order of creation."""
@@ -129,8 +133,10 @@ class LogHistory:
         state = FeedbackState(
             rating.id, rating.message, ref, rating.user, float(rating.reward), rating.at_s, rating.comment
         )
+        lock = self._ratings.setdefault(stack.key, asyncio.Lock())
         with _sentences():
-            await rate(self._store, stack.key, state)
+            async with lock:
+                await rate(self._store, stack.key, state)
 
     async def usage(self, instance_name: str, conversation_id: str) -> tuple[Usage, Usage]:
         """Return the usage of the current branch, and of its latest run."""

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 from contextlib import aclosing
 
 import pytest
 
-from connector.protocols import LeaseLost, LogPlace, Refused
+from connector.protocols import LeaseLost, LogPlace, Rating, Refused
 from orchestrator_interactive.interactions import InteractionStack
+from orchestrator_interactive.interactions.feedback import feedback
+from orchestrator_interactive.interactions.records import Key
 from orchestrator_interactive.interactions.rows import states_of
 from orchestrator_interactive.interactions.states import RunFinishedState, ToolCallState, ToolResultState
 from orchestrator_interactive.interactions.stores import open_store
@@ -143,6 +146,15 @@ async def test_the_export_has_the_messages_and_the_calls(history):
     exported = await history.export(*ALPHA)
     assert exported.startswith("# Conversation with alpha")
     assert exported.index("one") < exported.index("first") < exported.index("fourth")
+
+
+@pytest.mark.parametrize("processes", [1, 2])
+async def test_ratings_that_many_people_give_at_once_are_all_stored(store, processes):
+    histories = [LogHistory(store) for _ in range(processes)]
+    ratings = [Rating(f"r{n}", "T1:C1:1.2", LogPlace("T1:C1:1.1", 1), f"U{n}", 1, float(n)) for n in range(20)]
+    await asyncio.gather(*(histories[n % processes].rate(*ALPHA, each) for n, each in enumerate(ratings)))
+    stored = [each.state.id async for each in feedback(store, Key(HERE, "alpha"))]
+    assert sorted(stored) == sorted(each.id for each in ratings)
 
 
 async def test_a_title_is_the_first_line_without_the_files(store, history):
