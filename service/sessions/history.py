@@ -22,7 +22,7 @@ from orchestrator_interactive.transcript.framing import read_messages
 from orchestrator_interactive.transcript.rows import delivered_ids_in, is_prompt, metadata_of, text_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import AsyncIterator, Iterator, Sequence
 
     from connector.protocols import Rating
     from orchestrator_interactive.interactions.records import Key
@@ -80,7 +80,10 @@ class LogHistory:
         with _sentences():
             if all(each.name != name for each in await stack.get_branch_info()):
                 entries = await self._entries(stack.key)
-                length = _before(entries, to) if isinstance(to, LogPlace) else _before_last(entries, to)
+                if isinstance(to, LogPlace):
+                    length = await self._before(stack, entries, to)
+                else:
+                    length = _before_last(entries, to)
                 await stack.truncate(length, name)
             kept = await stack.length()
             return replace(_summary((await self._entries(stack.key, name))[kept:]), branch=name)
@@ -89,7 +92,7 @@ class LogHistory:
         """Return the part that a rewind to before a message would remove."""
         stack = await self._stack(instance_name, conversation_id)
         entries = await self._entries(stack.key)
-        return _summary(entries[_before(entries, place) :])
+        return _summary(entries[await self._before(stack, entries, place) :])
 
     async def fork(self, instance_name: str, conversation_id: str, upto: LogPlace | None, into: str) -> None:
         """Copy a conversation, up to a place included, into a new one; `None`: up to its latest answer.
@@ -97,9 +100,7 @@ class LogHistory:
         With a blank `into`, only check that this is possible. The place may be on any branch.
         """
         stack = await self._stack(instance_name, conversation_id)
-        names = sorted(await stack.get_branch_info(), key=lambda branch: not branch.is_current)
-        for branch in names:
-            entries = await self._entries(stack.key, branch.name)
+        async for entries in self._each_branch(stack):
             end = _latest_answer(entries) if upto is None else _end(entries, upto)
             if end is not None:
                 break
@@ -124,8 +125,7 @@ class LogHistory:
     async def rate(self, instance_name: str, conversation_id: str, rating: Rating) -> None:
         """Store a rating of an answer, once, with the ref of the answer if a branch has it."""
         stack, ref = await self._stack(instance_name, conversation_id), ""
-        for branch in sorted(await stack.get_branch_info(), key=lambda branch: not branch.is_current):
-            entries = await self._entries(stack.key, branch.name)
+        async for entries in self._each_branch(stack):
             if (end := _end(entries, rating.place)) is not None:
                 answers = [each for each in entries[:end] if (_row(each) or {}).get("role") == "assistant"]
                 ref = answers[-1].ref if answers else ""
@@ -173,6 +173,21 @@ class LogHistory:
                 await stack.fence(fence)
         return stack
 
+    async def _each_branch(self, stack: InteractionStack) -> AsyncIterator[list[StackEntry]]:
+        """Yield the entries of each branch, of the current one first."""
+        for branch in sorted(await stack.get_branch_info(), key=lambda branch: not branch.is_current):
+            yield await self._entries(stack.key, branch.name)
+
+    async def _before(self, stack: InteractionStack, current: Sequence[StackEntry], place: LogPlace) -> int:
+        """Return the number of states of the current branch before a message."""
+        index = _index(current, place.message_id)
+        if index is not None:
+            return index
+        async for entries in self._each_branch(stack):
+            if _index(entries, place.message_id) is not None:
+                raise Refused(_ELSEWHERE)
+        raise Refused(_NOT_READ)
+
     async def _entries(self, key: Key, branch: str | None = None) -> list[StackEntry]:
         """Return the entries of a branch; `None`: the current one."""
         log = await self._store.load(key)
@@ -195,13 +210,6 @@ def _index(entries: Sequence[StackEntry], message_id: str, *, or_again: bool = T
             if each == message_id or (or_again and each.startswith(f"{message_id}{AGAIN}")):
                 return number
     return None
-
-
-def _before(entries: Sequence[StackEntry], place: LogPlace) -> int:
-    index = _index(entries, place.message_id)
-    if index is None:
-        raise Refused(_ELSEWHERE)
-    return index
 
 
 def _before_last(entries: Sequence[StackEntry], exchanges: int) -> int:

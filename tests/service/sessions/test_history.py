@@ -95,8 +95,11 @@ async def test_more_exchanges_than_there_are_rewind_to_the_beginning(store, hist
 async def test_a_rewind_goes_to_before_a_message_also_one_that_was_injected(store, history):
     await history.rewind(*ALPHA, LogPlace("T1:C1:2.2"), "left-1", fence=1)
     assert await texts(store) == ["one", "first", "two", "second"]
-    with pytest.raises(Refused, match="Another branch"):
-        await history.rewind(*ALPHA, LogPlace("T1:C1:3.1"), "left-2", fence=1)
+    for message_id, reason in (("T1:C1:3.1", "Another branch"), ("T1:C1:7.7", "not read")):
+        with pytest.raises(Refused, match=reason):
+            await history.rewind(*ALPHA, LogPlace(message_id), "left-2", fence=1)
+        with pytest.raises(Refused, match=reason):
+            await history.since(*ALPHA, LogPlace(message_id))
 
 
 async def test_a_repeated_begin_makes_one_empty_branch(store, history):
