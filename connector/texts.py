@@ -63,6 +63,7 @@ UNEXPECTED = "Something went wrong on my side. Write again to try once more. The
 
 NO_HISTORY = "The conversations of this agent are not stored, so that they have no branches."
 STOP_FIRST = "Stop the run first: write `!stop`."
+COPIES_FIRST = "A fork or an export of this conversation is not finished. Try again in a minute."
 ONLY_OWNER = "Only the person who began this thread can do that."
 ONLY_PARTICIPANTS = "Only people who take part in this thread can do that. Write to me here first."
 NO_SUCH_MESSAGE = "Slack no longer has that message."

@@ -40,6 +40,8 @@ _NAME_CHARS = 6
 _QUOTE_CHARS = 80
 # Those that change the branch that the next run continues.
 _MOVES = frozenset({"new", "rewind", "checkout", "rerun"})
+# Those that read this branch while they are carried out, also when the next owner repeats them.
+_COPIES = frozenset({"fork", "export"})
 
 
 async def apply_command(state: ConversationState, entry: InboxEntry, command: LogCommand) -> PendingMessage | None:
@@ -56,9 +58,12 @@ async def apply_command(state: ConversationState, entry: InboxEntry, command: Lo
         text = texts.NO_HISTORY
     elif command.kind in _MOVES and is_busy:
         text = texts.STOP_FIRST
+    elif command.kind in _MOVES and state.copying:
+        text = texts.COPIES_FIRST
     elif command.kind in _WORK:
-        work = _WORK[command.kind]
-        state.cleanup.carry_out(entry, where, partial(work, state, history, entry, command))
+        if command.kind in _COPIES:
+            state.copying.add(entry.seq)
+        state.cleanup.carry_out(entry, where, partial(_work, state, history, entry, command))
         return None
     else:
         try:
@@ -74,6 +79,13 @@ async def apply_command(state: ConversationState, entry: InboxEntry, command: Lo
 def branch_name(kind: str, entry_id: str) -> str:
     """Return the name of the branch that belongs to an entry."""
     return f"{kind}-{sha256(entry_id.encode()).hexdigest()[:_NAME_CHARS]}"
+
+
+async def _work(state: ConversationState, history: ConversationHistory, entry: InboxEntry, command: LogCommand) -> str:
+    try:
+        return await _WORK[command.kind](state, history, entry, command)
+    finally:
+        state.copying.discard(entry.seq)
 
 
 async def _move(state: ConversationState, history: ConversationHistory, entry: InboxEntry, command: LogCommand) -> str:

@@ -49,6 +49,8 @@ class ConversationState:
         self.inbox = Inbox(workspace.background.users, lease.claim.held_seq, lease.claim.stopped_s)
         self.cleanup = Cleanup(lease, workspace.background)
         self.run: SlackRun | None = None
+        # Sequence numbers of the entries of forks and exports that are being carried out.
+        self.copying: set[int] = set()
         # Notices, and the entries they close, after the run's last post and before its end is stored.
         self._late_notices: list[Notice] = []
         self._late_closed: dict[int, End] = {}

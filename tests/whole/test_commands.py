@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 from anthropic_server import Gate, text, tool_call
 from service_fixtures import service_fixture
+from slack_environment import Hold
 
-from local_slack import LocalSlack, WorkspaceMessage
+from local_slack import BlockUntil, LocalSlack, WorkspaceMessage
 from local_slack.delivery.delivery import Envelope
 from orchestrator_interactive.interactions.stores import open_store
 from service.config.slack import SlackConfig
@@ -101,6 +102,27 @@ async def test_export_posts_the_conversation_as_a_file(stage):
     channel = stage.slack.channel("general").id
     message = await stage.slack.until(lambda ws: next((m for m in ws.thread(channel, root) if m.files), None))
     assert message.by_bot
+
+
+@pytest.mark.parametrize(
+    ("copies", "held", "moves"),
+    [("!fork", "chat.getPermalink", "!rewind"), ("!export", "files.getUploadURLExternal", "!new")],
+)
+async def test_a_branch_stays_as_it_is_until_a_fork_or_an_export_is_finished(stage, copies, held, moves):
+    root = await exchange(stage, "@alpha one", "first")
+    hold = Hold()
+    stage.slack.faults.next(held, BlockUntil(hold))
+    await stage.ana.say("general", copies, thread=root)
+    await hold.reached.wait()
+    await command(stage, moves, "A fork or an export of this conversation is not finished. Try again", root)
+    hold.set()
+    channel = stage.slack.channel("general").id
+    await stage.slack.until(
+        lambda ws: any(m.files or m.text.startswith("🍴") for m in ws.thread(channel, root) if m.by_bot)
+    )
+    await exchange(stage, "two", "second", root)
+    assert "first" in read(stage)
+    await command(stage, "!rewind", "⏪ Rewound by 1 message and 1 answer.", root)
 
 
 async def test_a_command_on_the_log_asks_to_stop_an_active_run_and_status_shows_it(stage):
