@@ -135,8 +135,9 @@ class ChildSessions:
             asked_by: ref of the request in the parent's log.
 
         Returns:
-            `output` (the answer), `session_id`, `status` (success, incomplete, cancelled, suspended), `turn_count` and
-            `metadata`: `agent`, `usage`, and the ids of the messages of people that it has `read`.
+            `output` (the answer, or why the model refused), `session_id`, `status` (success, incomplete, cancelled,
+            suspended), `turn_count` and `metadata`: `agent`, `usage`, and the ids of the messages of people that it has
+            `read`.
 
         Raises:
             ValueError: there is no such agent, or the children are too deep; the message contains a remedy.
@@ -285,7 +286,7 @@ class ChildSessions:
             answer = await self._answer(child_id, child, instruction, message_id)
         end = child.end
         return {
-            "output": answer,
+            "output": answer or str(end.get("detail") or ""),
             "session_id": child_id,
             "status": end.get("status", "success"),
             "turn_count": end.get("iterations", 1),

@@ -110,7 +110,7 @@ class ModelCaller:
         """Call the model with the current conversation; return its answer and the tool calls in it.
 
         Returns None if the call is to be repeated. An urgent message interrupts the answer; its finish reason is then
-        `INTERRUPTED`.
+        `INTERRUPTED`. A request that a content filter rejected has a refused answer without content.
 
         Raises:
             RunStopped: the call was cancelled; its partial answer is in the context already.
@@ -125,7 +125,12 @@ class ModelCaller:
                     self._model = self._new_model(policy.provider)
             except Exception as e:  # noqa: BLE001 - a provider's border; another one may work
                 await self._fail(policy.provider, e, ())
-        answer = await self._answer(model, tools_allowed=tools_allowed)
+        try:
+            answer = await self._answer(model, tools_allowed=tools_allowed)
+        except ContentFilterError as e:
+            self._run.ephemeral.clear()  # the filter may have rejected them
+            why = self._run.without_secrets(str(e))
+            answer = ChatResponse(content=[], finish_reason="refusal", metadata={"refusal": why})
         if answer is None:
             return None
         if not tools_allowed or answer.finish_reason in REFUSED:

@@ -48,7 +48,7 @@ _SENTENCES: tuple[tuple[type[Exception], str], ...] = (
     (errors.AuthenticationError, f"The model provider does not accept our API key. {_OPERATOR}"),
     (errors.RateLimitError, "The model provider's rate limit is reached. Try again in {wait}."),
     (errors.ContextLengthError, "This conversation has become too long for the model. Start a new thread, please."),
-    (errors.ContentFilterError, "The model provider refused this content. Rephrase it, please."),
+    (errors.ContentFilterError, "The model provider refused this content. Rephrase it in a new thread, please."),
     (errors.LLMTimeoutError, f"The model stopped answering. {_AGAIN}"),
     (errors.ProviderUnavailableError, f"The model provider is not available at the moment. {_AGAIN}"),
     (errors.LLMError, f"The model provider refused the request. {_AGAIN} If that fails, too, start a new thread."),

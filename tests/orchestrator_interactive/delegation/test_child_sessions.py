@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from agents.milestones import soon
 from agents.provider import ScriptedProvider as Script
-from agents.provider import Step, never, say
+from agents.provider import Step, fail, never, say
 from scripted_source import SCRIPTS, SOURCE
 
 from orchestrator_interactive.delegation.child_sessions import ChildSessions
@@ -17,6 +17,7 @@ from orchestrator_interactive.interactions import InteractionStack
 from orchestrator_interactive.interactions.stores import MemoryStore
 from orchestrator_interactive.kernel import AmplifierSession, HookResult
 from orchestrator_interactive.kernel.contracts import events
+from orchestrator_interactive.kernel.contracts.errors import ContentFilterError
 from service.sessions.mount_plan import LocalSources
 
 
@@ -141,6 +142,12 @@ async def test_a_repeated_instruction_is_not_carried_out_again(parent: Parent) -
         found = await parent.call("session.spawn", "researcher", "find A", **given)
         assert found["output"] == "A is blue."
     assert len(provider.requests) == 1
+
+
+async def test_a_refused_task_says_why(parent: Parent) -> None:
+    script("researcher", fail(ContentFilterError("The filter rejected it.")))
+    found = await parent.call("session.spawn", "researcher", "find A")
+    assert (found["status"], found["output"]) == ("incomplete", "The filter rejected it.")
 
 
 @pytest.mark.parametrize("immediate", [False, True])

@@ -155,7 +155,6 @@ class TestARepeatedCall:
 ERRORS = [
     errors.RateLimitError("slow down", retry_after=7.0),
     errors.AuthenticationError("who?"),
-    errors.ContentFilterError("no"),
     errors.InvalidRequestError("bad"),
     DOWN,
     errors.LLMTimeoutError("slow"),
@@ -291,7 +290,7 @@ class TestTheOrder:
 
     @pytest.mark.parametrize(
         "error",
-        [errors.ContentFilterError("no"), errors.InvalidRequestError("bad"), errors.ContextLengthError("long")],
+        [errors.InvalidRequestError("bad"), errors.ContextLengthError("long")],
         ids=lambda error: type(error).__name__,
     )
     async def test_what_every_provider_would_refuse_is_not_sent_to_another(self, error: Exception) -> None:
@@ -299,6 +298,12 @@ class TestTheOrder:
         with pytest.raises(type(error)) as caught:
             await agent.run()
         assert caught.value is error
+        assert two.requests == []
+
+    async def test_what_a_content_filter_rejects_is_not_sent_to_another(self) -> None:
+        agent, (_, two) = await _agent([fail(errors.ContentFilterError("no"))], [say("never said")])
+        await agent.run()
+        assert agent.complete()["reason"] == "refusal"
         assert two.requests == []
 
     async def test_a_bug_in_a_provider_is_a_failure_and_the_first_failure_stays_its_cause(self) -> None:

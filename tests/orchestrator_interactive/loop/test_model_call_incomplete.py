@@ -12,6 +12,7 @@ from agents.tools import echo, gated, having
 
 from orchestrator_interactive.kernel.contracts import errors
 from orchestrator_interactive.kernel.contracts.messages import TextBlock, ThinkingBlock, ToolCallBlock
+from orchestrator_interactive.transcript.framing import REFUSED
 
 WHO = errors.AuthenticationError("who?")
 
@@ -139,6 +140,18 @@ class TestRefusals:
         assert _ending(agent) == ("incomplete", "refusal")
         assert agent.complete().get("detail") == detail
         assert agent.events.of("orchestrator:complete")[0]["status"] == "incomplete"
+
+    async def test_later_requests_omit_a_task_that_a_content_filter_rejected(self) -> None:
+        why = "The content filter rejected the request."
+        agent = await make_agent(say("Hi."), fail(errors.ContentFilterError(why)), say("Fine."))
+        agent.events.listen(agent.hooks, "provider:error", "provider:response", "orchestrator:complete")
+        await agent.run("hello")
+        assert await agent.run("something bad") == ""
+        assert (*_ending(agent), agent.complete()["detail"]) == ("incomplete", "refusal", why)
+        assert agent.events.names()[-2:] == ["provider:error", "orchestrator:complete"]
+        assert await agent.run("something else") == "Fine."
+        sent = [text_of(row) for row in agent.provider.sent()]
+        assert sent == ["hello", "Hi.", REFUSED, "something else"]
 
     async def test_a_message_during_the_refusal_is_answered(self) -> None:
         agent = await make_agent()

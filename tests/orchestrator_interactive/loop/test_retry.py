@@ -82,7 +82,6 @@ class TestTheAttempts:
         "error",
         [
             errors.AuthenticationError("who?"),
-            errors.ContentFilterError("no"),
             errors.InvalidRequestError("bad"),
             errors.LLMError("odd"),
             errors.RateLimitError("for good", retryable=False),

@@ -12,7 +12,7 @@ from orchestrator_interactive.loop.tool_results import LATE_PREFIX
 from simulated.agent.messages import Post, Row, comparable, marks, metadata_of, text_of
 from simulated.simulation import Simulation
 
-from .records import Invariant, ModelCall, RunRecord
+from .records import Invariant, ModelCall, RunRecord, is_answered
 
 _URGENT_WITHIN_S = 1.0
 _NOTICE = re.compile(r"<n(\d+)>")
@@ -197,8 +197,8 @@ class Receipts(Invariant):
         # Between the end of a run and the return of its session, the agent may have forgotten the message.
         self._states[message_id].state = "withdrawn after the end" if self._has_reported_end else "withdrawn"
 
-    def on_hook(self, event: str, _data: dict[str, Any]) -> None:
-        if event == "provider:response":
+    def on_hook(self, event: str, data: dict[str, Any]) -> None:
+        if is_answered(event, data):
             self._answers += 1
 
     def on_row(self, row: Row) -> None:

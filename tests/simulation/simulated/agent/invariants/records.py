@@ -23,6 +23,13 @@ CHANGING_HOOKS = {
 }
 # The finish reason of an answer that an urgent message interrupted.
 INTERRUPTED = "interrupted"
+# The failure of a model call that counts as a refusal.
+FILTERED = "ContentFilterError"
+
+
+def is_answered(event: str, data: dict[str, Any]) -> bool:
+    """Return whether the event is that of an answer, or of a refusal by a content filter."""
+    return event == "provider:response" or (event == "provider:error" and data["error"]["type"] == FILTERED)
 
 
 class Invariant:

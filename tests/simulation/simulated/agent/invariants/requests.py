@@ -11,7 +11,7 @@ from simulated.agent.messages import Row
 from simulated.simulation import Simulation
 
 from .messages import is_refused
-from .records import Invariant, ModelCall, RunRecord
+from .records import Invariant, ModelCall, RunRecord, is_answered
 from .runs import Budgets
 
 # The start of a text that a hook adds to one request only.
@@ -83,8 +83,8 @@ class ToolChoice(Invariant):
         if calls := row.get("tool_calls"):
             self._must_answer = any(call["function"]["name"] == _FORCES_AN_ANSWER for call in calls)
 
-    def on_hook(self, event: str, _data: dict[str, Any]) -> None:
-        if event == "provider:response":
+    def on_hook(self, event: str, data: dict[str, Any]) -> None:
+        if is_answered(event, data):
             self._must_answer = False
 
     def on_thinking_reported(self) -> None:

@@ -15,7 +15,7 @@ from simulated.agent.messages import Row, metadata_of
 from simulated.engine import stack_of
 from simulated.simulation import InjectedError, Simulation
 
-from .records import INTERRUPTED, Invariant, LoopOptions, ModelCall, RunRecord, StopRecord, ToolCallRecord
+from .records import FILTERED, INTERRUPTED, Invariant, LoopOptions, ModelCall, RunRecord, StopRecord, ToolCallRecord
 
 Data = dict[str, Any]
 
@@ -413,6 +413,8 @@ class Budgets(Invariant):
                 self._answered(data["usage"], data["response"].finish_reason)
             case "provider:error":
                 self._close_call(self._call[0])
+                if data["error"]["type"] == FILTERED:
+                    self._last_reason, self._continued, self._owes_answer = "refusal", 0, False
             case "context:post_compact" if (reported := data.get("usage")) is not None:
                 if reported != _as_reported(self._summary):
                     self.violation(f"A summary used {self._summary}; reported is {reported}.")
@@ -510,7 +512,7 @@ def _add(total: Data, more: Data) -> None:
 _MAX_RETRY_AFTER_S = 60.0
 _MAX_BACKOFF_S = 30.0
 _CLOCK_TOLERANCE_S = 1e-6
-_FINAL_ERRORS = {"ContentFilterError", "InvalidRequestError", "ContextLengthError"}
+_FINAL_ERRORS = {FILTERED, "InvalidRequestError", "ContextLengthError"}
 
 
 class Retries(Invariant):
@@ -596,6 +598,8 @@ class Retries(Invariant):
             self._next = "retry"
         elif len(self._names) > 1 and kind not in _FINAL_ERRORS:
             self._next = "fallback"
+        elif kind == FILTERED:  # as if the model had refused
+            self._next = None
         else:
             self._next = "give up"
 
