@@ -59,6 +59,7 @@ _MAX_BACKOFF_S = 30.0
 _MAX_WAIT_S = 60.0
 # Factor for the token budget after a request that was too long: estimates are off by tens of percent.
 _SHRINK_TO = 0.85
+_MAX_SHRINKS = 3
 # Errors without fallback: another provider would, or should, refuse the request too.
 _FINAL = (ContentFilterError, InvalidRequestError, ContextLengthError)
 # Text that people may see while it is written: most texts before a tool call are shorter.
@@ -180,7 +181,7 @@ class ModelCaller:
                 return None
             # Tool calls that began early continue.
             answer = _answered_so_far(stream.valid_blocks(calls=self._calls.early), usage)
-        self._retry_policy.failures, self._retry_policy.has_shrunk = 0, False
+        self._retry_policy.failures = self._retry_policy.shrinks = 0
         if not run.hooks.listens(events.PROVIDER_RESPONSE):
             return answer
         return await self._checked(model, answer, stream)
@@ -352,7 +353,7 @@ class RetryPolicy:
     Args:
         provider: name of the provider to call.
         failures: failures of this provider since its last answer.
-        has_shrunk: the request was shrunk since then.
+        shrinks: how often the request was shrunk since then.
     """
 
     def __init__(self, run: Run, providers: Mapping[str, Provider]) -> None:
@@ -368,7 +369,7 @@ class RetryPolicy:
         )
         self.provider = self._others.pop(0) if default is None else default
         self.failures = 0
-        self.has_shrunk = False
+        self.shrinks = 0
         self._first_error: Exception | None = None
 
     async def recover(self, error: BaseException, rows: Sequence[dict[str, Any]]) -> None:
@@ -378,8 +379,8 @@ class RetryPolicy:
             RunStopped, RunSuspended: the run was stopped or suspended during the wait.
             Exception: the error, if neither a retry nor a fallback can help.
         """
-        if isinstance(error, ContextLengthError) and not self.has_shrunk:
-            self.has_shrunk = True
+        if isinstance(error, ContextLengthError) and self.shrinks < _MAX_SHRINKS:
+            self.shrinks += 1
             budget = self._run.session_state.token_budgets[self.provider] = int(sum(map(estimate, rows)) * _SHRINK_TO)
             log.warning("context.too_long", provider=self.provider, token_budget=budget)
         elif isinstance(error, LLMError) and (delay_s := self._delay_s(error)) is not None:
@@ -415,7 +416,7 @@ class RetryPolicy:
 
     async def _fall_back(self, error: Exception) -> None:
         given_up, self.provider = self.provider, self._others.pop(0)
-        self.failures, self.has_shrunk = 0, False
+        self.failures = self.shrinks = 0
         self._first_error = self._first_error or error
         data = {"provider": given_up, "to": self.provider, "error": str(error)}
         log.warning("provider.fallback", **data)

@@ -42,6 +42,8 @@ _MAX_DETAIL = 500
 _TOO_LONG = re.compile(
     r"context (?:length|window|size|limit)|maximum context|too many tokens|prompt is too long", re.IGNORECASE
 )
+# A single request beyond the tokens per minute comes as a rate limit, often with its code.
+_TOO_LARGE = re.compile(r"request too large|tokens must be reduced", re.IGNORECASE)
 _FILTERED = re.compile(r"content (?:filter|management policy)", re.IGNORECASE)
 
 # By the `code` or `type` of an error; these rank before the status.
@@ -144,6 +146,8 @@ def _detail(said: object, api_key: str) -> str:
 
 def _kind(codes: list[str], status: int | None, detail: str) -> type[LLMError]:
     """Return the class of an error by the codes in its body, then by its status; codes may be a status."""
+    if _TOO_LARGE.search(detail):
+        return ContextLengthError
     for code in codes:
         if kind := _BY_CODE.get(code):
             return kind

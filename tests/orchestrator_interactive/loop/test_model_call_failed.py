@@ -294,7 +294,7 @@ class TestTheOrder:
         ids=lambda error: type(error).__name__,
     )
     async def test_what_every_provider_would_refuse_is_not_sent_to_another(self, error: Exception) -> None:
-        agent, (_, two) = await _agent([fail(error)] * 2, [say("never said")])
+        agent, (_, two) = await _agent([fail(error)] * 4, [say("never said")])
         with pytest.raises(type(error)) as caught:
             await agent.run()
         assert caught.value is error
@@ -399,11 +399,11 @@ def _too_long(agent: Agent) -> list[bool]:
     return [_size(request) > WINDOW for request in agent.provider.requests]
 
 
-def within_window(step: Step) -> Step:
+def within_window(step: Step, window: int = WINDOW) -> Step:
     """Fail where the request does not fit the window of the model, which the provider does not report."""
 
     async def strict(request: ChatRequest, stream: ResponseStream) -> ChatResponse:
-        if _size(request) > WINDOW:
+        if _size(request) > window:
             raise TOO_LONG
         return await step(request, stream)
 
@@ -432,12 +432,21 @@ async def test_the_request_is_repeated_with_less_and_the_conversation_stays_whol
     assert seen == ["thinking", "thinking", "compacting"]
 
 
+async def test_a_request_far_beyond_the_window_is_reduced_several_times() -> None:
+    agent = await make_agent(*[within_window(say("ok"), int(WINDOW * 0.8))] * 4, max_retries=0)
+    await agent.context.set_messages(PAST)
+    assert await agent.run("and now?") == "ok"
+    sizes = [_size(request) for request in agent.provider.requests]
+    assert len(sizes) > 2
+    assert sizes == sorted(sizes, reverse=True)
+
+
 async def test_a_request_that_is_too_long_even_then_fails_the_run() -> None:
-    agent = await make_agent(fail(TOO_LONG), fail(errors.ContextLengthError("still")), say("never said"))
+    agent = await make_agent(*[fail(TOO_LONG)] * 3, fail(errors.ContextLengthError("still")), say("never said"))
     await agent.context.set_messages(PAST)
     with pytest.raises(errors.ContextLengthError, match="still"):
         await agent.run()
-    assert len(agent.provider.requests) == 2
+    assert len(agent.provider.requests) == 4
     assert agent.complete()["status"] == "error"
 
 

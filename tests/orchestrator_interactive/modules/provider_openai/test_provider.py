@@ -251,18 +251,22 @@ def test_turns_alternate_and_can_be_encoded(texts: list[list[str]]) -> None:
     json.dumps(messages, ensure_ascii=False).encode()
 
 
+LONG = errors.ContextLengthError
+
+
 @pytest.mark.parametrize(
     ("status", "kind", "said", "expected", "retryable"),
     [
-        (400, "context_length_exceeded", "long", errors.ContextLengthError, False),
-        (400, "exceed_context_size_error", "long", errors.ContextLengthError, False),
-        (400, "x", "the request exceeds the available context size", errors.ContextLengthError, False),
+        (400, "context_length_exceeded", "long", LONG, False),
+        (400, "exceed_context_size_error", "long", LONG, False),
+        (400, "x", "the request exceeds the available context size", LONG, False),
         (400, "string_above_max_length", "tools[0].function.description", errors.InvalidRequestError, False),
         (400, "content_filter", "bad", errors.ContentFilterError, False),
         (400, "x", "triggered the content management policy", errors.ContentFilterError, False),
         (401, "invalid_request_error", "no key", errors.AuthenticationError, False),
         (404, "model_not_found", "no", errors.InvalidRequestError, False),
         (429, "insufficient_quota", "pay", errors.LLMError, False),
+        (429, "rate_limit_exceeded", "Request too large on tokens per min: Limit 3, Requested 4", LONG, False),
         (503, "overloaded_error", "down", errors.ProviderUnavailableError, True),
     ],
 )

@@ -511,6 +511,7 @@ def _add(total: Data, more: Data) -> None:
 
 _MAX_RETRY_AFTER_S = 60.0
 _MAX_BACKOFF_S = 30.0
+_MAX_REDUCTIONS = 3
 _CLOCK_TOLERANCE_S = 1e-6
 _FINAL_ERRORS = {FILTERED, "InvalidRequestError", "ContextLengthError"}
 
@@ -526,7 +527,7 @@ class Retries(Invariant):
     def on_run_started(self, _run: RunRecord) -> None:
         self._names = list(self._options.providers)
         self._failures = 0
-        self._was_reduced = False
+        self._reductions = 0
         self._next: Literal["retry", "fallback", "smaller", "give up"] | None = None
         self._error: Data = {}
         self._not_before_s = 0.0
@@ -556,11 +557,11 @@ class Retries(Invariant):
             case "provider:fallback":
                 self._expect("fallback", data)
                 self._names.pop(0)
-                self._failures, self._was_reduced = 0, False
+                self._failures = self._reductions = 0
                 self._check_turn(data["to"], "A fallback")
                 self._unreported.append(f"fallback {data['to']}")
             case "provider:response":
-                self._failures, self._was_reduced = 0, False
+                self._failures = self._reductions = 0
 
     def on_progress(self, event: str, data: Data) -> None:
         """The progress reports retries and fallbacks after the hooks."""
@@ -591,9 +592,9 @@ class Retries(Invariant):
     def _failed(self, failure: Data) -> None:
         self._error, kind = failure, failure["error"]["type"]
         waits = failure.get("retryable") and (failure.get("retry_after") or 0) <= _MAX_RETRY_AFTER_S
-        if kind == "ContextLengthError" and not self._was_reduced:
+        if kind == "ContextLengthError" and self._reductions < _MAX_REDUCTIONS:
             self.sim.count("request made smaller")
-            self._was_reduced, self._next = True, "smaller"
+            self._reductions, self._next = self._reductions + 1, "smaller"
         elif waits and self._failures < self._options.max_retries:
             self._next = "retry"
         elif len(self._names) > 1 and kind not in _FINAL_ERRORS:
