@@ -164,6 +164,7 @@ class Loop:
                 await run.context.add_message(lost)
             if session_state.usage is None:
                 session_state.usage = usage_in(rows)
+            session_state.note_calls(rows)
             session_state.knows_log = True
         hook_result = await run.consult(events.PROMPT_SUBMIT, {"prompt": prompt})
         if hook_result is not CONTINUE:
@@ -266,10 +267,9 @@ class Loop:
         self, is_in_request: Callable[[str], bool], answer: ChatResponse, calls: Sequence[ToolCall]
     ) -> None:
         """Run the requested tools; after `force_respond_tools` the model must answer in text."""
-        state, forced, used_ids = self.state, self.run.options.force_respond_tools, self.calls.used_ids
+        state, forced, used_ids = self.state, self.run.options.force_respond_tools, self.run.session_state.used_ids
         state.turns += 1
         state.continuations = 0
-        # The rendered conversation may omit calls of this run.
         content, calls = distinct(answer.content, calls, lambda call_id: is_in_request(call_id) or call_id in used_ids)
         content, calls = _storable(content, calls)
         row = with_usage(assistant_row(content, calls), answer.usage)

@@ -10,7 +10,7 @@ from operator import add
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 from weakref import ref
 
-from orchestrator_interactive.transcript.rows import marked, metadata_of
+from orchestrator_interactive.transcript.rows import call_ids, marked, metadata_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -121,6 +121,7 @@ class SessionState:
         notices: notices for the next run.
         usage: usage of all runs so far; `None`: not read from the log yet.
         knows_log: this state reflects every row of the log.
+        used_ids: ids of all tool calls in the log; the rendered conversation may omit some.
         token_budgets: by provider, after a request that was too long for it.
         transcript: the cached conversation in the form for providers; `copies`: in the form for hooks.
         ephemeral: hook injections for the next request, if the coordinator does not keep them.
@@ -129,12 +130,17 @@ class SessionState:
     notices: list[str] = field(default_factory=list)
     usage: UsageTotals | None = None
     knows_log: bool = False
+    used_ids: set[str] = field(default_factory=set)
     token_budgets: dict[str, int] = field(default_factory=dict)
     transcript: Transcript | None = None
     copies: Copies | None = None
     ephemeral: list[ContextInjection] = field(default_factory=list)
     _release_context: Callable[[], object] | None = None
     _timer: asyncio.TimerHandle | None = None
+
+    def note_calls(self, rows: Iterable[Row]) -> None:
+        """Note the ids of the tool calls in these rows."""
+        self.used_ids.update(call_id for row in rows if isinstance(row, dict) for call_id in call_ids(row))
 
     def schedule_release(self, release_context: Callable[[], object] | None) -> None:
         """Schedule the release of the cache, and of the context's, if no run starts in time."""

@@ -67,6 +67,7 @@ async def resume_run(loop: Loop) -> None:
 
     logged = logged_run(rows, may_repeat)
     run.session_state.usage = usage_in(logged.earlier_rows)
+    run.session_state.note_calls(rows)
     run.usage, run.iterations, run.interim_texts = usage_in(logged.rows), logged.iterations, logged.interim_texts
     loop.state.turns, loop.state.continuations = logged.turns, logged.continuations
     for ids, iteration in logged.deliveries:
@@ -90,7 +91,6 @@ async def _settle_calls(loop: Loop, logged: LoggedRun, may_repeat: Callable[[Too
     repeated = {call_id: call for call_id, call in logged.unanswered.items() if call_id in invalid or may_repeat(call)}
     unknown = [call for call_id, call in logged.unanswered.items() if call_id not in repeated]
     calls.completed += [each for each in logged.ends(tools) if each.outcome != "lost" or each.call.id not in repeated]
-    calls.used_ids.update(each.call.id for each in calls.completed)
     lost = [each for each in calls.completed if each.outcome == "lost"]
     await run.progress(
         "resumed",

@@ -40,7 +40,6 @@ class ToolExecutor:
         early: calls that began before their answer was complete and are not part of an answer yet, by id.
         postponed: running calls whose answer has got its row.
         completed: settled calls.
-        used_ids: ids of the calls in the run's answers.
     """
 
     def __init__(self, run: Run) -> None:
@@ -48,7 +47,7 @@ class ToolExecutor:
         self.early: dict[str, ToolExecution] = {}
         self.postponed: list[ToolExecution] = []
         self.completed: list[CompletedCall] = []
-        self.used_ids: set[str] = set()
+        self._used_ids = run.session_state.used_ids
         self._open: dict[ToolExecution, None] = {}
         # Calls that wait for others to end, and the number of running calls by group; see `_start`.
         self._waiting: dict[ToolExecution, None] = {}
@@ -95,7 +94,6 @@ class ToolExecutor:
     def repeat_postponed(self, calls: Iterable[ToolCall]) -> None:
         """Run postponed calls whose answer has got its row, but not their results."""
         for call in calls:
-            self.used_ids.add(call.id)
             self.postponed.append(self._begin(call))
 
     def _begin_all(self, calls: Sequence[ToolCall], earlier_calls: int) -> list[ToolExecution]:
@@ -113,7 +111,7 @@ class ToolExecutor:
             log.warning("tool.calls_refused", calls=earlier_calls + len(calls), max_calls_per_answer=most)
         executions = []
         for call in calls:
-            self.used_ids.add(call.id)
+            self._used_ids.add(call.id)
             execution = early.get(call.id)
             if execution is None:
                 execution = self._begin(call, None if room > 0 else TOO_MANY.format(most=most))
@@ -129,7 +127,7 @@ class ToolExecutor:
         """
         if not isinstance(block, ToolCallBlock) or not is_plain(block.id) or block.id in seen:
             return
-        if is_used(block.id) or block.id in self.used_ids:
+        if is_used(block.id) or block.id in self._used_ids:
             return
         seen.add(block.id)
         if len(self.early) >= self._run.options.max_calls_per_answer:

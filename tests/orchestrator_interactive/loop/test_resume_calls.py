@@ -13,8 +13,9 @@ from loop_rows import NOT_STARTED, PROCESS_ENDED, UNKNOWN_OUTCOME, still_running
 from virtual_time import in_virtual_time
 
 from orchestrator_interactive.kernel import HookResult, ToolResult
+from orchestrator_interactive.kernel.contracts.messages import TextBlock
 from orchestrator_interactive.transcript.framing import LATE_PREFIX
-from orchestrator_interactive.transcript.rows import assistant_row, tool_row, user_row
+from orchestrator_interactive.transcript.rows import assistant_row, call_ids, tool_row, user_row
 
 Row = dict[str, Any]
 A = use("do", "a", text="x")
@@ -32,6 +33,11 @@ async def killed(rows: list[Row], *steps: Any, tools: list[Any], **more: Any) ->
     agent = await make_agent(*steps, tools=tools, **more)
     await agent.context.set_messages(rows)
     return agent
+
+
+async def only_the_last(**_: Any) -> list[Row]:
+    """The request of a context that has compacted the conversation."""
+    return [user_row("Go on.")]
 
 
 async def resumed(agent: Agent) -> str:
@@ -83,15 +89,24 @@ class TestLostCalls:
         assert agent.complete()["tools"] == [{**LOST_A, "label": None}]
 
     async def test_its_id_is_not_given_to_another_call(self) -> None:
-        async def only_the_last(**_: Any) -> list[Row]:
-            return [user_row("Go on.")]
-
         again = call(use("do", "a", text="y"))
         agent = await killed([*STARTED, unknown_row(A)], again, say("ok"), tools=[doing()])
         agent.context.get_messages_for_request = only_the_last  # type: ignore[method-assign]
         await resumed(agent)
         labels = [(each["id"], each["label"]) for each in agent.complete()["tools"]]
         assert labels == [("a", "Doing x"), ("a-2", "Doing y")]
+
+    @pytest.mark.parametrize("is_resumed", [True, False])
+    async def test_the_id_of_a_call_in_an_earlier_run_is_not_given_to_another_call(self, *, is_resumed: bool) -> None:
+        again = call(use("do", "a", text="y"))
+        rows = [*STARTED, unknown_row(A), assistant_row([TextBlock(text="ok")])]
+        agent = await killed(
+            [*rows, *[user_row("more")] * is_resumed], again, say("ok"), again, say("ok"), tools=[doing()]
+        )
+        agent.context.get_messages_for_request = only_the_last  # type: ignore[method-assign]
+        await (resumed(agent) if is_resumed else agent.run("more"))
+        await agent.run("and more")
+        assert [each for row in await agent.history() for each in call_ids(row)] == ["a", "a-2", "a-3"]
 
 
 class TestEveryOutcome:
