@@ -79,8 +79,8 @@ class ChildSessions:
         self._prepare = prepare
         self._level = level
         self._live: dict[str, _Child] = {}
-        # The names of agents that are about to work, and the messages that wait for them, by id.
-        self._expected: set[str] = set()
+        # The agents of the children that are about to work, by the child's id, and the messages that wait for them.
+        self._expected: dict[str, str] = {}
         self._held: dict[str, Injection] = {}
         # Receives the progress of the children; see `_on_progress`. `None`: no listener.
         self.on_progress: ProgressCallback | None = None
@@ -149,7 +149,6 @@ class ChildSessions:
         if self._level >= MOST_LEVELS:
             raise ValueError(f"Sub-agents work at most {MOST_LEVELS} levels deep: do this yourself.")
         child_id = sub_session_id or f"{agent_name}-{uuid4().hex[:8]}"
-        self._expected.add(agent_name.lower())
         config = child_config(
             self._base,
             agents.get(agent_name, {}),
@@ -171,7 +170,8 @@ class ChildSessions:
         self._held.clear()
         stack: InteractionStack | None = self._parent.coordinator.get_capability("interactions.stack")
         open_calls = await stack.open_calls() if stack is not None else ()
-        self._expected = {each.id.partition("/")[0].rpartition("-")[0].lower() for each in open_calls}
+        ids = [each.id.partition("/")[0] for each in open_calls]
+        self._expected = {child_id: child_id.rpartition("-")[0].lower() for child_id in ids}
 
     def inject(self, injection: Injection) -> bool:
         """Inject a message that begins with the name of a child, such as `@researcher …`, into its loop.
@@ -192,7 +192,7 @@ class ChildSessions:
                     return True
             if child.children.inject(injection):
                 return True
-        if match[1].lower() in self._expected:
+        if match[1].lower() in self._expected.values():
             self._held[injection.id] = injection
             return True
         return False
@@ -271,7 +271,9 @@ class ChildSessions:
         child = _Child(agent, session, ChildSessions(session, self._base, self._prepare, self._level + 1))
         child.children.register()
         child.children.on_progress = self.on_progress
+        self._expected[child_id] = agent.lower()
         async with AsyncExitStack() as ending:
+            ending.callback(self._release_held, child_id)  # if it never begins
             if self._prepare is not None:
                 await self._prepare(session, child_id)
             await ending.enter_async_context(session)
@@ -325,9 +327,9 @@ class ChildSessions:
                 call.usage = child.end.get("usage")
             await self._show(child_id, child, child.end.get("status", "error"))
 
-    def _release_held(self, child: _Child) -> None:
-        """Give a child the messages that waited for it."""
-        self._expected.discard(child.agent.lower())
+    def _release_held(self, child_id: str) -> None:
+        """Give a child the messages that waited for it; if it is not there, its parent gets them."""
+        self._expected.pop(child_id, None)
         held, self._held = self._held, {}
         for injection in held.values():
             if not self.inject(injection):
@@ -353,7 +355,7 @@ class ChildSessions:
         """
         match event:
             case "executing":
-                self._release_held(child)
+                self._release_held(child_id)
             case "tool:start":
                 await self._show(child_id, child, "running", str(data.get("label") or data["tool"]))
             case "thinking":

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from agents.milestones import soon
 from agents.provider import ScriptedProvider as Script
-from agents.provider import Step, fail, never, say
+from agents.provider import Step, call, fail, never, say, use
 from scripted_source import SCRIPTS, SOURCE
 
 from orchestrator_interactive.delegation.child_sessions import ChildSessions
@@ -18,6 +18,7 @@ from orchestrator_interactive.interactions.stores import MemoryStore
 from orchestrator_interactive.kernel import AmplifierSession, HookResult
 from orchestrator_interactive.kernel.contracts import events
 from orchestrator_interactive.kernel.contracts.errors import ContentFilterError
+from orchestrator_interactive.loop.injection_queue import Injection
 from service.sessions.mount_plan import LocalSources
 
 
@@ -61,11 +62,15 @@ class Parent:
         self.session.coordinator.mount("module-source-resolver", LocalSources())
         self.seen: list[tuple[str, str, dict[str, Any]]] = []
         self.configs: dict[str, dict[str, Any]] = {}
+        self.preparing, self.may_begin = asyncio.Event(), asyncio.Event()
+        self.may_begin.set()
         self.children = ChildSessions(self.session, prepare=self._prepare)
         self.children.register()
 
     async def _prepare(self, child: AmplifierSession, child_id: str) -> None:
         self.configs[child_id] = child.config
+        self.preparing.set()
+        await self.may_begin.wait()
 
         async def see(event: str, data: dict[str, Any]) -> HookResult:
             self.seen.append((child_id, event, data))
@@ -178,3 +183,15 @@ async def test_one_child_is_stopped_by_its_name(parent: Parent) -> None:
 async def test_a_child_that_cannot_begin_fails_with_a_sentence(parent: Parent, agent: str, problem: str) -> None:
     with pytest.raises(Exception, match=problem):
         await parent.call("session.spawn", agent, "go")
+
+
+async def test_a_message_to_a_child_that_does_not_begin_is_for_its_parent(parent: Parent) -> None:
+    SCRIPTS["lead"].add(call(use("delegate", "a", agent="broken", instruction="go")), say("I will."), say("ok"))
+    await parent.session.execute("hello")
+    parent.may_begin.clear()
+    working = asyncio.create_task(parent.session.execute("delegate"))
+    await soon(parent.preparing.wait())
+    assert parent.children.inject(Injection("@broken look at B", id="m2"))
+    parent.may_begin.set()
+    assert await soon(working) == "ok"
+    assert "@broken look at B" in str(SCRIPTS["lead"].sent())
