@@ -190,7 +190,7 @@ def _row_blocks(row: Message, model: str) -> Iterable[ApiBlock]:
         case "assistant":
             return _assistant_blocks(row, model)
         case "tool" | "function" if row.tool_call_id is not None:
-            return [_tool_result_row(row, row.tool_call_id)]
+            return _tool_result_row(row, row.tool_call_id)
         case _:
             return (api_block for block in blocks_of(row) for api_block in _user_block(block))
 
@@ -212,16 +212,18 @@ def _user_block(block: ContentBlock) -> list[ApiBlock]:
     return []
 
 
-def _tool_result_row(row: Message, call_id: str) -> ApiBlock:
+def _tool_result_row(row: Message, call_id: str) -> list[ApiBlock]:
+    """Return the result, and after it the images of a failed call: the API allows only text in such a result."""
     is_error = bool((row.metadata or {}).get("is_error"))
     if isinstance(row.content, str):
-        return _tool_result(call_id, sendable(row.content), is_error=is_error)
+        return [_tool_result(call_id, sendable(row.content), is_error=is_error)]
     nested = next((block for block in row.content if isinstance(block, ToolResultBlock)), None)
     if nested is not None:
-        return _tool_result(call_id, ToolResult(output=nested.output).get_serialized_output(), is_error=is_error)
-    return _tool_result(
-        call_id, [api_block for block in row.content for api_block in _user_block(block)], is_error=is_error
-    )
+        return [_tool_result(call_id, ToolResult(output=nested.output).get_serialized_output(), is_error=is_error)]
+    content = [api_block for block in row.content for api_block in _user_block(block)]
+    images = [api_block for api_block in content if is_error and api_block["type"] == "image"]
+    texts = [api_block for api_block in content if api_block not in images]
+    return [_tool_result(call_id, texts, is_error=is_error), *images]
 
 
 def _tool_result(call_id: str, content: str | list[ApiBlock], *, is_error: bool) -> ApiBlock:

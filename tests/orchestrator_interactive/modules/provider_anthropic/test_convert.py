@@ -121,6 +121,19 @@ class TestRows:
         assert messages[0]["content"] == [wire]
         assert messages[2]["content"][0]["content"] == [said("see"), wire]
 
+    def test_images_of_a_failed_call_follow_all_results(self) -> None:
+        content = [TextBlock(text="see"), ImageBlock(source=IMAGE)]
+        failed = [result("a", content, is_error=True), result("b", content[1:], is_error=True), result("c")]
+        wire = {"type": "image", "source": IMAGE}
+        assert messages_of(user(), assistant(call("a"), call("b"), call("c")), *failed, user("and?"))[2]["content"] == [
+            {"type": "tool_result", "tool_use_id": "a", "content": [said("see")], "is_error": True},
+            {"type": "tool_result", "tool_use_id": "b", "content": "(no output)", "is_error": True},
+            {"type": "tool_result", "tool_use_id": "c", "content": "done"},
+            wire,
+            wire,
+            said("and?"),
+        ]
+
     def test_an_empty_result_is_sent_as_a_text(self) -> None:
         assert messages_of(user(), assistant(call()), result("a", ""))[2]["content"][0]["content"] == "(no output)"
 
