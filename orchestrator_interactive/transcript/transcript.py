@@ -26,6 +26,7 @@ from orchestrator_interactive.kernel.contracts.models import ToolResult
 from orchestrator_interactive.kernel.contracts.request_validation import RequestCheck, RequestRule, is_plain
 from orchestrator_interactive.kernel.contracts.tool_calls import calls_in, calls_in_field, is_call
 from orchestrator_interactive.kernel.error_boundary import ErrorBoundary
+from orchestrator_interactive.transcript.answer_parts import partial_reason_of
 from orchestrator_interactive.transcript.framing import CONTINUE_PROMPT, without_frames
 from orchestrator_interactive.transcript.repair import repaired
 from orchestrator_interactive.transcript.rows import is_of_hook, is_refused, without_refused
@@ -126,12 +127,13 @@ class Transcript:
 def normalised(rows: Iterable[Row]) -> list[Message]:
     """Return the messages for these rows: valid, each result directly after its call, no refused tasks.
 
-    Unlike those of a request, they may end with an answer of the model. Repairs are not logged.
+    Unlike those of a request, they may end with an answer of the model, and a continued answer follows the cut one
+    directly. Repairs are not logged.
     """
     draft = _Draft(lambda _problem, _where: None)
     draft.add(without_refused(rows))
     draft.give_up()
-    return draft.messages
+    return [message for message in draft.messages if message is not _CONTINUE]
 
 
 class _Draft:
@@ -145,10 +147,12 @@ class _Draft:
         self._renamed: Sequence[tuple[str, str]] = ()
         # Ids, in the rows, of calls whose result was replaced by NO_RESULT.
         self._given_up: set[str] = set()
+        # Whether the last row of a speaker is an answer that was cut.
+        self._was_cut = False
 
     def add(self, rows: Iterable[Row]) -> bool:
         """Add rows. Returns False, without a change, if one is the result of a call that has NO_RESULT."""
-        read = [message for row in rows for message in self._read(row)]
+        read = [message for row in rows for message in (*self._prompt_before(row), *self._read(row))]
         if self._given_up:
             answered = {each.tool_call_id or "" for each in read if each.role in _RESULTS}
             if not self._given_up.isdisjoint(answered):
@@ -181,6 +185,14 @@ class _Draft:
             self.check.add(result)
             self.messages.append(result)
 
+    def _prompt_before(self, row: Row) -> list[Message]:
+        """Return the prompt that an answer continued a cut one for: its request had it, and the rows do not."""
+        role = row.get("role") if isinstance(row, dict) else None
+        is_answer, was_cut = role == "assistant", self._was_cut
+        if role not in ("system", "developer"):
+            self._was_cut = is_answer and partial_reason_of(row) is not None
+        return [_CONTINUE] if is_answer and was_cut else []
+
     def _read(self, row: Row) -> list[Message]:
         try:
             message = message_of(row)
@@ -192,6 +204,8 @@ class _Draft:
         return _split_results(message) if message.role == "user" else [message]
 
     def _append(self, message: Message) -> None:
+        if message is _CONTINUE and self.check.may_end:  # nothing is left of the cut answer
+            return
         is_result = message.role in _RESULTS
         if is_result and self._renamed:
             own = next((here for there, here in self._waiting() if there == (message.tool_call_id or "")), None)

@@ -11,11 +11,18 @@ from loop_rows import injection_row
 from structlog.testing import capture_logs
 
 from orchestrator_interactive import Injection
-from orchestrator_interactive.kernel.contracts.messages import ChatRequest, ThinkingBlock, ToolCall, ToolCallBlock
+from orchestrator_interactive.kernel.contracts.messages import (
+    ChatRequest,
+    TextBlock,
+    ThinkingBlock,
+    ToolCall,
+    ToolCallBlock,
+)
 from orchestrator_interactive.kernel.contracts.models import sendable
 from orchestrator_interactive.kernel.contracts.request_validation import problems_of
+from orchestrator_interactive.transcript.answer_parts import mark_partial
 from orchestrator_interactive.transcript.rows import assistant_row, tool_row, user_row
-from orchestrator_interactive.transcript.transcript import NO_RESULT, RequestBuilder, Transcript, unreadable
+from orchestrator_interactive.transcript.transcript import NO_RESULT, RequestBuilder, Transcript, normalised, unreadable
 
 Row = dict[str, Any]
 USER = user_row("Hello")
@@ -233,6 +240,31 @@ class TestGrowing:
         odd: list[Any] = [None, "user", {"role": ["user"]}, {"content": "x"}]
         assert len(_sent([user_row("one"), user_row("two"), *odd, refused])) == 2
 
+    @pytest.mark.parametrize(
+        ("reason", "between", "is_continued"),
+        [
+            ("length", [], True),
+            ("stopped", [{"role": "system", "content": "Be brief."}], True),
+            ("length", [USER], False),
+            (None, [], False),
+        ],
+    )
+    def test_the_request_of_an_answer_that_continues_a_cut_one_stays(
+        self, reason: Any, between: list[Row], *, is_continued: bool
+    ) -> None:
+        rows = [USER, mark_partial(assistant_row([TextBlock(text="One, ")]), reason), *between]
+        transcript = Transcript()
+        asked = _sent(rows, transcript)
+        rows.append(assistant_row([TextBlock(text="two.")]))
+        sent = _sent([*rows, USER], transcript)
+        assert [row["content"] for row in sent].count(GO_ON) == is_continued
+        assert GO_ON not in [message.content for message in normalised(rows)]
+        assert (sent[: len(asked)] == asked) == (is_continued or between == [USER])
+
+    def test_nothing_is_continued_if_nothing_is_left_of_a_cut_answer(self) -> None:
+        cut: Row = mark_partial({"role": "assistant", "content": ""}, "length")
+        assert [row["role"] for row in _sent([USER, cut, _called("a"), _result("a")])] == ["user", "assistant", "tool"]
+
     def test_a_repair_is_logged_once(self) -> None:
         transcript, rows = Transcript(), [USER, _result("a"), USER]
         with capture_logs() as logs:
@@ -345,6 +377,7 @@ def _in_both_places(role: str, call_id: str, name: str, arguments: Any) -> Row:
 ODD_CONTENT = st.one_of(
     TEXTS, st.none(), st.lists(SOUND_BLOCKS | ODD_BLOCKS, max_size=4), st.sampled_from([7, {"n": 1}])
 )
+METADATA = st.sampled_from([None, 7, {"usage": {}}, {"is_error": True}, {"partial": "length"}])
 ROLES = st.sampled_from(["system", "developer", "user", "assistant", "tool", "function", "human", None])
 SOUND_ROWS = st.one_of(
     st.sampled_from([{"role": "user", "content": "hi"}, {"role": "system", "content": "be good"}]),
@@ -358,7 +391,7 @@ ODD_ROWS = st.one_of(
     _fields(role=ROLES, content=ODD_CONTENT, tool_calls=st.lists(ODD_CALLS, max_size=2)),
     st.builds(_in_both_places, st.sampled_from(["user", "assistant"]), IDS, NAMES, TEXTS | INPUTS),
     _fields(role=st.sampled_from(["tool", "function"]), tool_call_id=ODD_IDS, name=NAMES, content=ODD_CONTENT),
-    _fields(role=ROLES, content=ODD_CONTENT, metadata=st.sampled_from([None, 7, {"usage": {}}, {"is_error": True}])),
+    _fields(role=ROLES, content=ODD_CONTENT, metadata=METADATA),
     st.sampled_from([None, "hi", {}, {"content": "hi"}]),
 )
 ROWS = st.lists(st.one_of(SOUND_ROWS, SOUND_ROWS, ODD_ROWS), max_size=14)
