@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from dataclasses import dataclass
+from hashlib import sha256
 from itertools import takewhile
 from typing import TYPE_CHECKING, Any
 
@@ -39,7 +40,7 @@ from orchestrator_interactive.modules.provider_rows import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Collection, Iterable, Sequence
 
     from orchestrator_interactive.kernel.contracts.messages import ChatRequest, ContentBlock, ToolSpec
     from orchestrator_interactive.modules.provider_anthropic.config import AnthropicConfig
@@ -49,6 +50,7 @@ if TYPE_CHECKING:
 _CACHE = {"type": "ephemeral"}
 _TOOL_CHOICES = {"auto": "auto", "none": "none", "required": "any", "any": "any"}
 _THINKING = ("thinking", "redacted_thinking")
+_UNSEEN = "(An image that you cannot see: the API refused it, or another one of the same request.)"
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +92,30 @@ def api_request(request: ChatRequest, config: AnthropicConfig) -> ApiRequest:
         if request.tool_choice is not None:
             body["tool_choice"] = _api_tool_choice(request.tool_choice)
     return ApiRequest(body, {api_name(tool.name): tool.name for tool in request.tools or ()})
+
+
+def images_of(call: ApiRequest) -> frozenset[str]:
+    """Return the digests of the images in a request, also in its results."""
+    blocks = [block for message in call.body["messages"] for block in message["content"]]
+    blocks += [nested for block in blocks if isinstance(block.get("content"), list) for nested in block["content"]]
+    return frozenset(_digest(block) for block in blocks if block["type"] == "image")
+
+
+def without_images(call: ApiRequest, refused: Collection[str]) -> ApiRequest:
+    """Return the request with a remark in place of each image whose digest is in `refused`."""
+
+    def seen(block: ApiBlock) -> ApiBlock:
+        if isinstance(content := block.get("content"), list):  # a message, or a result
+            return {**block, "content": list(map(seen, content))}
+        if block["type"] != "image" or _digest(block) not in refused:
+            return block
+        return {**{key: value for key, value in block.items() if key != "source"}, "type": "text", "text": _UNSEEN}
+
+    return ApiRequest({**call.body, "messages": list(map(seen, call.body["messages"]))}, call.tool_names)
+
+
+def _digest(image: ApiBlock) -> str:
+    return sha256(json.dumps(image["source"], sort_keys=True).encode()).hexdigest()
 
 
 def check_tool_pairs(messages: Sequence[ApiBlock]) -> None:

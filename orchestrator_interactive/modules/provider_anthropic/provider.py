@@ -3,15 +3,23 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import time
 from typing import TYPE_CHECKING
 
-from anthropic import AsyncAnthropic, DefaultAioHttpClient
+import structlog
+from anthropic import AsyncAnthropic, BadRequestError, DefaultAioHttpClient
 from httpx2 import Timeout
 
 from orchestrator_interactive.kernel.contracts.models import ModelInfo, ProviderInfo
 from orchestrator_interactive.modules.provider_anthropic.config import AnthropicConfig
-from orchestrator_interactive.modules.provider_anthropic.convert import ApiRequest, api_request, check_tool_pairs
+from orchestrator_interactive.modules.provider_anthropic.convert import (
+    ApiRequest,
+    api_request,
+    check_tool_pairs,
+    images_of,
+    without_images,
+)
 from orchestrator_interactive.modules.provider_anthropic.errors import FAILURES, incomplete_stream, kernel_error
 from orchestrator_interactive.modules.provider_anthropic.streaming import StreamedAnswer
 from orchestrator_interactive.modules.provider_base import (
@@ -30,6 +38,10 @@ if TYPE_CHECKING:
     from orchestrator_interactive.kernel.contracts.messages import ChatRequest, ChatResponse, ResponseStream
     from orchestrator_interactive.kernel.hooks import HookRegistry
 
+log = structlog.get_logger(__name__)
+
+_ABOUT_IMAGES = re.compile("image", re.IGNORECASE)
+
 
 class AnthropicProvider(BaseProvider[AnthropicConfig, ApiRequest]):
     """Claude, through the Messages API."""
@@ -39,6 +51,8 @@ class AnthropicProvider(BaseProvider[AnthropicConfig, ApiRequest]):
     def __init__(self, client: AsyncAnthropic, config: AnthropicConfig, hooks: HookRegistry) -> None:
         super().__init__(config, hooks)
         self._client = client
+        # Digests of the images in the requests that the API refused because of an image.
+        self._refused_images: frozenset[str] = frozenset()
 
     def get_info(self) -> ProviderInfo:
         return ProviderInfo(
@@ -67,7 +81,7 @@ class AnthropicProvider(BaseProvider[AnthropicConfig, ApiRequest]):
     def _api_call(self, request: ChatRequest, *, thinks: bool) -> ApiRequest:
         api_call = api_request(request, self._config.with_thinking() if thinks else self._config)
         check_tool_pairs(api_call.body["messages"])
-        return api_call
+        return without_images(api_call, self._refused_images) if self._refused_images else api_call
 
     async def _ask(self, api_call: ApiRequest, stream: ResponseStream | None) -> ChatResponse:
         answer = StreamedAnswer(api_call, stream, self._config.prices if api_call.model == self._config.model else None)
@@ -85,6 +99,11 @@ class AnthropicProvider(BaseProvider[AnthropicConfig, ApiRequest]):
                         if answer.complete:
                             tail.reschedule(asyncio.get_running_loop().time() + TAIL_S)
         except (*FAILURES, TimeoutError) as e:
+            if isinstance(e, BadRequestError) and _ABOUT_IMAGES.search(str(e)) and (images := images_of(api_call)):
+                # One damaged image would make each later request of the conversation fail.
+                log.warning("provider.images_refused", model=api_call.model, images=len(images))
+                self._refused_images |= images
+                return await self._ask(without_images(api_call, images), stream)
             if not answer.complete:
                 raise self._kernel_error(e, api_call.model) from e
         if not answer.complete:

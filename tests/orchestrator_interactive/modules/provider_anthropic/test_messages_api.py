@@ -4,9 +4,16 @@ import asyncio
 
 import pytest
 from anthropic_server import AnthropicServer, Gate, message, message_delta, message_start, redacted_thinking, text
-from mounted_provider import KEY, MountedProvider, RecordingStream, a_coordinator
+from mounted_provider import KEY, MountedProvider, RecordingStream, a_coordinator, a_request
 
-from orchestrator_interactive.kernel.contracts.messages import RedactedThinkingBlock, TextBlock
+from orchestrator_interactive.kernel.contracts.errors import InvalidRequestError
+from orchestrator_interactive.kernel.contracts.messages import (
+    ImageBlock,
+    Message,
+    RedactedThinkingBlock,
+    TextBlock,
+    ToolCallBlock,
+)
 from orchestrator_interactive.modules.provider_anthropic import mount
 
 
@@ -67,6 +74,35 @@ async def test_unknown_events_blocks_and_deltas_are_ignored(server, mounted) -> 
     assert response.content == [TextBlock(text="begin")]
     assert response.finish_reason == "something_new"
     assert stream.texts == ["be", "gin"]
+
+
+async def test_images_of_a_refused_request_become_remarks_and_later_ones_are_sent(server, mounted) -> None:
+    def image(data: str) -> ImageBlock:
+        return ImageBlock(source={"type": "base64", "media_type": "image/png", "data": data})
+
+    rows = [
+        Message(role="user", content=[TextBlock(text="look"), image("QUJD")]),
+        Message(role="assistant", content=[ToolCallBlock(id="a", name="look", input={})]),
+        Message(role="tool", tool_call_id="a", content=[image("REVG")]),
+    ]
+    server.fail(400, "invalid_request_error", "Could not process image")
+    for more in ([], [Message(role="user", content=[image("R0hJ")])]):
+        server.reply(text("ok"))
+        rows += more
+        assert (await mounted.complete(a_request(messages=rows), stream=RecordingStream())).text == "ok"
+    shown = [[data for data in ("QUJD", "REVG", "R0hJ") if data in str(body)] for body in server.bodies]
+    assert shown == [["QUJD", "REVG"], [], ["R0hJ"]]
+    assert str(server.bodies[1]).count("An image that you cannot see") == 2
+
+
+@pytest.mark.parametrize("said", ["Could not process image", "max_tokens: too large"])
+async def test_a_request_without_images_or_with_another_fault_is_sent_once(server, mounted, said: str) -> None:
+    image = ImageBlock(source={"type": "base64", "media_type": "image/png", "data": "QUJD"})
+    content = [TextBlock(text="look")] if "image" in said else [image]
+    server.fail(400, "invalid_request_error", said)
+    with pytest.raises(InvalidRequestError, match=said):
+        await mounted.complete(a_request(messages=[Message(role="user", content=content)]))
+    assert len(server.bodies) == 1
 
 
 async def test_a_refusal_is_a_response_with_its_reason(server, mounted) -> None:
