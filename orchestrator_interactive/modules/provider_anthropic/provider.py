@@ -5,11 +5,12 @@ from __future__ import annotations
 import asyncio
 import re
 import time
-from typing import TYPE_CHECKING
+from collections.abc import AsyncGenerator
+from typing import TYPE_CHECKING, Any
 
 import structlog
 from anthropic import AsyncAnthropic, BadRequestError, DefaultAioHttpClient
-from httpx2 import Timeout
+from httpx2 import AsyncByteStream, Timeout
 
 from orchestrator_interactive.kernel.contracts.models import ModelInfo, ProviderInfo
 from orchestrator_interactive.modules.provider_anthropic.config import AnthropicConfig
@@ -32,6 +33,8 @@ from orchestrator_interactive.modules.provider_base import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
     from anthropic.types import ModelInfo as ApiModel
 
     from orchestrator_interactive.kernel.contracts.errors import LLMError
@@ -90,6 +93,8 @@ class AnthropicProvider(BaseProvider[AnthropicConfig, ApiRequest]):
         try:
             async with asyncio.timeout(None) as tail:
                 async with await self._client.messages.create(**api_call.body, stream=True, timeout=timeout) as sent:
+                    if stream is not None:
+                        sent.response.stream = _ObservedBody(sent.response.stream, stream)
                     last_s = time.monotonic()
                     async for event in sent:
                         answer.feed(event)
@@ -128,6 +133,34 @@ class AnthropicProvider(BaseProvider[AnthropicConfig, ApiRequest]):
             max_output_tokens=model.max_tokens or self._config.max_output_tokens,
             capabilities=capabilities,
         )
+
+
+class _ObservedBody(AsyncByteStream):
+    """The body of an answer that has begun: all its data count as progress.
+
+    The SDK drops pings, and during long arguments of a tool or hidden thinking there may be nothing else for minutes.
+    """
+
+    def __init__(self, body: Any, sink: ResponseStream) -> None:
+        self._body = body
+        self._sink = sink
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._body, name)  # the SDK's tracing has an attribute on the body
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        chunks = aiter(self._body)
+        try:
+            async for chunk in chunks:
+                if self._sink.pieces:  # an error may come instead of an answer
+                    self._sink.heartbeat()
+                yield chunk
+        finally:
+            if isinstance(chunks, AsyncGenerator):
+                await chunks.aclose()
+
+    async def aclose(self) -> None:
+        await self._body.aclose()
 
 
 def _client(api_key: str, base_url: str) -> AsyncAnthropic:

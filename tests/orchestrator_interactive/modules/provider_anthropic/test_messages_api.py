@@ -3,6 +3,7 @@
 import asyncio
 
 import pytest
+from agents.milestones import soon
 from anthropic_server import AnthropicServer, Gate, message, message_delta, message_start, redacted_thinking, text
 from mounted_provider import KEY, MountedProvider, RecordingStream, a_coordinator, a_request
 
@@ -11,10 +12,21 @@ from orchestrator_interactive.kernel.contracts.messages import (
     ImageBlock,
     Message,
     RedactedThinkingBlock,
+    ResponseStream,
     TextBlock,
     ToolCallBlock,
 )
 from orchestrator_interactive.modules.provider_anthropic import mount
+
+
+class BeatingStream(ResponseStream):
+    def __init__(self) -> None:
+        super().__init__()
+        self.beats: asyncio.Queue[None] = asyncio.Queue()
+
+    def heartbeat(self) -> None:
+        super().heartbeat()
+        self.beats.put_nowait(None)
 
 
 async def test_redacted_thinking_is_returned(server: AnthropicServer, mounted: MountedProvider) -> None:
@@ -52,6 +64,19 @@ async def test_a_cancelled_call_keeps_its_usage(server: AnthropicServer, mounted
         await call
     assert stream.usage is not None
     assert stream.usage.input_tokens > 0
+
+
+async def test_a_ping_is_progress(server: AnthropicServer, mounted: MountedProvider) -> None:
+    begun, silent = Gate(), Gate()
+    start, *rest = message(text("ok"))
+    server.reply_steps(start, begun, {"type": "ping"}, silent, *rest)
+    stream = BeatingStream()
+    call = asyncio.create_task(mounted.complete(stream=stream))
+    await soon(stream.beats.get())
+    begun.open()
+    await soon(stream.beats.get())
+    silent.open()
+    assert (await call).text == "ok"
 
 
 async def test_unknown_events_blocks_and_deltas_are_ignored(server, mounted) -> None:
