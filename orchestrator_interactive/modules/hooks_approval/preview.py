@@ -35,7 +35,8 @@ async def preview(tool: Tool | None, arguments: dict[str, Any]) -> str:
         problem = [f"The tool refuses these arguments, so that no one is asked: {refusal}"] if refusal else []
         listed = [_argument(name, value) for name, value in arguments.items()] or ["(It has no arguments.)"]
         shown = "\n".join((*problem, *listed))
-    return "".join(map(_visible, shown.replace("\r\n", "\n")))
+    shown = shown.replace("\r\n", "\n")
+    return shown.translate({ord(each): _visible(each) for each in set(shown)})
 
 
 async def refusal(tool: Tool | None, arguments: dict[str, Any]) -> str:

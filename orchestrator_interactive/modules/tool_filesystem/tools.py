@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import codecs
-import re
 from abc import ABC, abstractmethod
-from difflib import unified_diff
 from functools import partial
 from mimetypes import guess_type
 from typing import TYPE_CHECKING, Any, BinaryIO, ClassVar, Generic, TypeVar
@@ -15,6 +13,7 @@ from pydantic import AliasChoices, Field
 from orchestrator_interactive.config import Options, schema, validate
 from orchestrator_interactive.kernel.contracts.models import ToolResult
 from orchestrator_interactive.kernel.tool_support import run_blocking
+from orchestrator_interactive.modules.tool_filesystem.diff import diff
 from orchestrator_interactive.modules.tool_filesystem.quota import MB
 from orchestrator_interactive.modules.tool_filesystem.search import TIME_LIMIT_S, scan
 from orchestrator_interactive.modules.tool_filesystem.search_process import (
@@ -207,7 +206,10 @@ class WriteFile(FileTool[WriteInput]):
     async def preview(self, input: dict[str, Any]) -> str:  # noqa: A002 - the name is the contract's
         """Return the change as a diff, in Markdown, for people who are to approve it."""
         wanted = validate(self.input_kind, input, self.name)
-        old = await run_blocking(self._workspace.root, self._current, wanted.path)
+        return await run_blocking(self._workspace.root, self._preview, wanted)
+
+    def _preview(self, wanted: WriteInput) -> str:
+        old = self._current(wanted.path)
         return diff(wanted.path, old, old + wanted.content if wanted.append else wanted.content)
 
     def _write(self, wanted: WriteInput) -> str:
@@ -238,7 +240,10 @@ class EditFile(FileTool[EditInput]):
     async def preview(self, input: dict[str, Any]) -> str:  # noqa: A002 - the name is the contract's
         """Return the change as a diff, in Markdown, for people who are to approve it."""
         wanted = validate(self.input_kind, input, self.name)
-        old = await run_blocking(self._workspace.root, self._current, wanted.path)
+        return await run_blocking(self._workspace.root, self._preview, wanted)
+
+    def _preview(self, wanted: EditInput) -> str:
+        old = self._current(wanted.path)
         if wanted.old_string not in old:  # the call will fail; show the given texts
             old, new = wanted.old_string, wanted.new_string
         else:
@@ -264,6 +269,8 @@ class EditFile(FileTool[EditInput]):
         changed = content.replace(old, new)
         size = self._workspace.write(wanted.path, changed, replaced=content, max_bytes=MAX_WRITTEN_BYTES)
         done = f"Replaced {found} occurrence{'s' * (found > 1)} in {wanted.path}; it has {size:,} bytes now."
+        if found > _MAX_DIFF_CHARS:  # a diff has at least a character for each
+            return done
         shown = diff(wanted.path, *(each.decode(errors="replace") for each in (content, changed)))
         return f"{done}\n\n{shown}" if len(shown) <= _MAX_DIFF_CHARS else done
 
@@ -320,19 +327,6 @@ ALL_TOOLS: tuple[type[FileTool[Any]], ...] = (
     MoveFile,
     DeleteFile,
 )
-
-
-def diff(path: str, old: str, new: str) -> str:
-    """Return a change of a file as a unified diff in a code block that it cannot end. Line ends are shown, too."""
-    lines = unified_diff(_lines(old), _lines(new), path if old else "(no file yet)", path, lineterm="")
-    text = "\n".join(lines) or "(The file stays as it is.)"
-    fence = "`" * max(3, *(len(ticks) + 1 for ticks in re.findall("`+", text)), 3)
-    return f"{fence}diff\n{text}\n{fence}"
-
-
-def _lines(text: str) -> list[str]:
-    *lines, last = text.replace("\r", "␍").split("\n")
-    return [*lines, f"{last}\n\\ No newline at end of file"] if last else lines
 
 
 def _short(given: Any) -> str:

@@ -18,7 +18,7 @@ from orchestrator_interactive.config import validate
 from orchestrator_interactive.modules.hooks_approval import ApprovalOptions, CallFacts, decide, mount, preview
 from orchestrator_interactive.modules.tool_bash import mount as mount_bash
 from orchestrator_interactive.modules.tool_filesystem import mount as mount_filesystem
-from orchestrator_interactive.modules.tool_filesystem.tools import diff
+from orchestrator_interactive.modules.tool_filesystem.diff import diff
 
 RULES = {
     "rules": [

@@ -1,9 +1,11 @@
 """The tools that edit, move and delete files, the parameter `file_path`, and protected paths."""
 
+import asyncio
 from pathlib import Path
 from typing import Any
 
 import pytest
+from agents.milestones import soon
 
 from orchestrator_interactive.kernel import AmplifierSession, ToolResult
 from orchestrator_interactive.modules import tool_filesystem
@@ -240,3 +242,36 @@ async def test_an_edit_returns_its_diff(linked: Path) -> None:
     run = await tools_in(linked)
     _, said = await run("edit_file", path="notes.md", old_string="eat a cake", new_string="sell it")
     assert "-bake a cake, eat a cake\n+bake a cake, sell it" in said
+
+
+async def test_the_preview_of_a_large_change_is_made_in_bounded_time_and_in_a_thread(root: Path) -> None:
+    edit, beats = await preview_of(root, "edit_file"), 0
+    (root / "large.csv").write_text("".join(f"{n},{'open' if n % 2 else 'done'}\n" for n in range(30_000)))
+
+    async def beat() -> None:
+        nonlocal beats
+        while True:
+            await asyncio.sleep(0.01)
+            beats += 1
+
+    beating = asyncio.create_task(beat())
+    shown = await soon(edit({"path": "large.csv", "old_string": "open", "new_string": "closed", "replace_all": True}))
+    beating.cancel()
+    assert beats > 3
+    changed = [line for line in shown.splitlines() if line[0] in "+-"][2:]
+    assert changed == [line for n in range(1, 30_000, 2) for line in (f"-{n},open", f"+{n},closed")]
+    assert "\n@@ -1,30000 +1,30000 @@\n 0,done\n-1,open\n+1,closed\n 2,done\n" in shown
+
+
+async def test_a_preview_numbers_the_lines_of_each_hunk(root: Path) -> None:
+    write = await preview_of(root, "write_file")
+    (root / "notes.md").write_text("".join(f"{n}\n" for n in range(1, 21)))
+    shown = await write({"path": "notes.md", "content": "".join(f"{n}\n" for n in (0, *range(1, 17), 18, 19, 20))})
+    assert "@@ -1,3 +1,4 @@\n+0\n 1\n 2\n 3\n@@ -14,7 +15,6 @@\n 14\n 15\n 16\n-17\n 18" in shown
+    assert "--- (no file yet)\n+++ new.md\n@@ -0,0 +1 @@\n+a\n" in await write({"path": "new.md", "content": "a\n"})
+
+
+async def preview_of(root: Path, name: str) -> Any:
+    coordinator = AmplifierSession({"session": {"orchestrator": "none", "context": "none"}}).coordinator
+    await tool_filesystem.mount(coordinator, {"working_dir": str(root)})
+    return coordinator.get("tools", name).preview
