@@ -20,6 +20,7 @@ from mcp.shared.exceptions import MCPError
 from mcp_types import CONNECTION_CLOSED, Implementation
 
 from orchestrator_interactive.kernel.error_boundary import error_text
+from orchestrator_interactive.modules.tool_mcp.answers import UNCOMPRESSED, LimitedStream
 from orchestrator_interactive.modules.tool_mcp.elicitation import Elicitations
 from orchestrator_interactive.modules.tool_mcp.listing import RepairedMessages
 
@@ -43,7 +44,8 @@ _CLOSE_WITHIN_S = 6.0
 _NO_SESSION = re.compile(r"Session (terminated|not found)$|Bad Request: No valid session ID")
 _ERROR_CHARS = 500
 _STDERR_BYTES = 2_000
-_SSE_BYTES = 16 * 1024 * 1024
+# Of a JSON body, or of one event of a stream.
+_MESSAGE_BYTES = 16 * 1024 * 1024
 # A tool's own time limit ends a call.
 NO_LIMIT_S = 30 * 24 * 3600.0
 _CLIENT = Implementation(name="amplifier-slack", version="1")
@@ -222,9 +224,11 @@ class Connection:
     def _http(self, stack: AsyncExitStack) -> Any:
         options = self._options
         timeout = httpx2.Timeout(options.connect_timeout_s, read=NO_LIMIT_S)
-        http = httpx2.AsyncClient(headers={**options.headers, **self._values}, timeout=timeout, auth=self._auth)
+        headers = {**options.headers, **self._values, **UNCOMPRESSED}
+        hooks = {"response": [_limit]}
+        http = httpx2.AsyncClient(headers=headers, timeout=timeout, auth=self._auth, event_hooks=hooks)
         stack.push_async_callback(http.aclose)
-        return streamable_http_client(options.url, http_client=http, max_sse_event_size=_SSE_BYTES)
+        return streamable_http_client(options.url, http_client=http, max_sse_event_size=_MESSAGE_BYTES)
 
     def _sentence(self, error: Exception) -> str:
         said = self._stderr.decode(errors="replace").strip().splitlines()[-1:]
@@ -235,6 +239,13 @@ class Connection:
 async def _unvalidated(name: str, result: Any) -> None:
     """Take a result as it is: it is shown to the model as text."""
     del name, result
+
+
+async def _limit(response: httpx2.Response) -> None:
+    """Limit the body of a response, except the number of events in a stream, which the SDK reads one at a time."""
+    kind = response.headers.get("Content-Type", "").lower()
+    is_stream = kind.startswith("text/event-stream") and response.request.method != "DELETE"
+    response.stream = LimitedStream(response, sys.maxsize if is_stream else _MESSAGE_BYTES)
 
 
 def _first(error: BaseException) -> BaseException:

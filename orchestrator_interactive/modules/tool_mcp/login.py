@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qs, urlsplit
@@ -20,13 +21,14 @@ from mcp.shared.auth import (
 )
 from pydantic import ValidationError
 
+from orchestrator_interactive.modules.tool_mcp.answers import UNCOMPRESSED, LimitedStream
 from orchestrator_interactive.modules.tool_mcp.options import OAuthOptions, is_safe
 from orchestrator_interactive.modules.tool_mcp.results import one_line
 from orchestrator_interactive.modules.tool_web.addresses import refused_kind
 from orchestrator_interactive.modules.tool_web.download import resolved
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Awaitable, Callable
+    from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 
     from orchestrator_interactive.kernel.coordinator import ModuleCoordinator
     from orchestrator_interactive.modules.tool_mcp.options import ServerOptions
@@ -34,7 +36,9 @@ if TYPE_CHECKING:
 log = structlog.get_logger(__name__)
 
 _POLL_S = 1.0
-_REQUEST_TIMEOUT_S = 15.0
+_REQUEST_TIMEOUT_S = 15.0  # until a connection, or a piece of an answer
+_EXCHANGE_TIMEOUT_S = 45.0  # until the end of an answer
+_ANSWER_BYTES = 1024 * 1024
 _MARGIN_S = 30.0
 _UNAUTHORIZED = 401
 _CLIENT_NAME = "amplifier-slack"
@@ -146,7 +150,7 @@ class Account:
                 flow = _Flow(self, stored, challenge, begin, result, login)
                 try:
                     await flow.run(is_refused=was_refused and is_known)
-                except (OAuthFlowError, httpx2.HTTPError, ValidationError) as e:
+                except (OAuthFlowError, httpx2.HTTPError, httpx2.StreamError, ValidationError) as e:
                     log.warning("mcp.login_failed", server=self.server, error=str(e)[:500])
                     why = one_line(str(e), 200)
                     raise LoginRefused(f"The account at '{self.server}' could not be connected: {why}") from e
@@ -162,6 +166,20 @@ class Account:
 def account_name(server: str, options: ServerOptions) -> str:
     """Return the name under which accounts are stored: if the address changes, the tokens must not go there."""
     return f"{server} {options.url}"
+
+
+async def _limit(response: httpx2.Response) -> None:
+    response.stream = LimitedStream(response, _ANSWER_BYTES)
+
+
+@asynccontextmanager
+async def _in_time() -> AsyncIterator[None]:
+    """Limit the time of an exchange, also with a server that sends its answer slowly."""
+    try:
+        async with asyncio.timeout(_EXCHANGE_TIMEOUT_S):
+            yield
+    except TimeoutError as e:
+        raise OAuthFlowError(f"the server did not answer within {_EXCHANGE_TIMEOUT_S:g} seconds") from e
 
 
 class _Flow:
@@ -190,7 +208,7 @@ class _Flow:
 
         Raises:
             LoginRefused: the person did not log in.
-            OAuthFlowError, HTTPError, ValidationError: the flow failed.
+            OAuthFlowError, HTTPError, StreamError, ValidationError: the flow failed.
         """
         place = await self._begin(server=self._account.server, person=self._account.person)
         if not place["redirect_url"]:
@@ -204,9 +222,12 @@ class _Flow:
         url = self._account.options.url
         probe = httpx2.Request("POST", url, headers={"MCP-Protocol-Version": "2025-11-25"})
         flow = provider.async_auth_flow(probe)
-        async with httpx2.AsyncClient(timeout=_REQUEST_TIMEOUT_S, follow_redirects=False) as http:
+        async with httpx2.AsyncClient(
+            headers=UNCOMPRESSED, timeout=_REQUEST_TIMEOUT_S, event_hooks={"response": [_limit]}
+        ) as http:
             if not self._challenge:
-                self._challenge = await self._challenge_of(http, url)
+                async with _in_time():
+                    self._challenge = await self._challenge_of(http, url)
             request, is_challenged = await anext(flow), False
             try:
                 while True:
@@ -217,7 +238,9 @@ class _Flow:
                         header = {"WWW-Authenticate": self._challenge} if self._challenge else {}
                         response = httpx2.Response(_UNAUTHORIZED, headers=header, request=probe)
                     else:
-                        response = await self._send(http, request)
+                        async with _in_time():
+                            request.headers.update(UNCOMPRESSED)
+                            response = await self._send(http, request)
                     request = await flow.asend(response)
             finally:
                 await flow.aclose()
@@ -230,7 +253,7 @@ class _Flow:
 
         Raises:
             OAuthFlowError: the address must not be used.
-            HTTPError: there is no response.
+            HTTPError, StreamError: there is no response, or it is too large.
         """
         self._check(str(request.url))
         if request.url.host == urlsplit(self._account.options.url).hostname:

@@ -482,6 +482,13 @@ async def test_metadata_that_are_not_valid_are_not_used(house, metadata):
     call.cancel()
 
 
+async def test_an_answer_that_is_too_large_ends_the_login(house):
+    house.server.overrides = {"service_documentation": f"https://docs.test/{'x' * 2_000_000}"}
+    session = await house.session()
+    said = await session.call("work__connect", "UADA")
+    assert "could not be connected: the answer of the server has more than 1,048,576 bytes" in said
+
+
 async def test_a_server_cannot_ask_for_tokens_of_another_resource(house):
     house.server.resource = "https://bank.test/"
     session = await house.session()

@@ -7,6 +7,8 @@ import zlib
 from typing import Any
 
 import pytest
+from aiohttp import web
+from aiohttp.test_utils import TestServer
 from mcp_hosts import raw
 
 from orchestrator_interactive.kernel.contracts.messages import ImageBlock
@@ -283,3 +285,36 @@ async def test_a_call_without_a_result_says_so_in_a_sentence(mounted: Any, case:
     assert len(said) < 1_000
     assert f"\n{PREFIX}" not in said
     assert "evil__act" in host.tools
+
+
+@pytest.mark.parametrize("case", ["large", "compressed"])
+async def test_an_answer_over_http_that_may_not_fit_in_memory_is_not_read(mounted: Any, case: str) -> None:
+    is_hostile = True
+
+    async def post(request: web.Request) -> web.Response:
+        message = await request.json()
+        if "id" not in message:
+            return web.Response(status=202)
+        result: dict[str, Any] = {"tools": [{"name": "act", "inputSchema": SCHEMA}]}
+        if message["method"] == "initialize":
+            info = {"name": "x", "version": "1"}
+            result = {"protocolVersion": "2025-06-18", "capabilities": {"tools": {}}, "serverInfo": info}
+        is_call = message["method"] == "tools/call"
+        if is_call:
+            result = text("x" * 17_000_000 if is_hostile and case == "large" else "fine")
+        response = web.json_response({"jsonrpc": "2.0", "id": message["id"], "result": result})
+        if is_call and is_hostile and case == "compressed":
+            response.enable_compression(web.ContentCoding.gzip)
+        return response
+
+    app = web.Application()
+    app.router.add_post("/mcp", post)
+    async with TestServer(app) as server:
+        host = await mounted({"evil": {"url": str(server.make_url("/mcp")), "protocol": "legacy"}})
+        result = await host.call("evil__act")
+        assert not result.success
+        problem = {"large": "has more than 16,777,216 bytes", "compressed": "is compressed, which was not asked for"}
+        assert f"the answer of the server {problem[case]}" in result.get_serialized_output()
+        is_hostile = False
+        assert (await host.text("evil__act")).endswith("fine")
+        await host.close()
