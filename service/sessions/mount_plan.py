@@ -33,7 +33,7 @@ _BUDGET = "hooks-budget"
 # The modules that work in the workspace folder, and their options that limit it.
 _IN_WORKSPACE = {
     "tool-filesystem": ("quota_mb", "quota_files", "reserve_mb"),
-    "tool-bash": ("quota_mb",),
+    "tool-bash": ("quota_mb", "reserve_mb"),
     "tool-share-file": (),
 }
 NO_KEYS: Mapping[str, str] = MappingProxyType({})

@@ -45,7 +45,8 @@ class BashOptions(Options):
         read_only_paths: files and folders outside of the workspace that commands may read.
         environment: variables of commands; they have none of the service's.
         memory_mb, file_mb, processes, open_files: limits of each process of a command.
-        quota_mb: size of the workspace at which a command is ended.
+        quota_mb: size of the workspace above which no command runs.
+        reserve_mb: free space of its disk below which no command runs.
     """
 
     root: Path | None = Field(None, validation_alias=AliasChoices("root", "working_dir"))
@@ -63,6 +64,7 @@ class BashOptions(Options):
     processes: int = Field(default=256, ge=8)
     open_files: int = Field(default=1_024, ge=32)
     quota_mb: int | None = Field(default=None, gt=0)
+    reserve_mb: int = Field(default=0, ge=0)
 
     @field_validator("read_only_paths")
     @classmethod

@@ -22,6 +22,7 @@ from orchestrator_interactive.kernel.tool_support import current_call, report_pr
 from orchestrator_interactive.modules.tool_bash.confined import GRACE_S, descendants, send
 from orchestrator_interactive.modules.tool_bash.proxy import serving_proxy
 from orchestrator_interactive.modules.tool_bash.rules import Verdict, evaluate
+from orchestrator_interactive.modules.tool_filesystem.quota import MB, free_bytes
 
 if TYPE_CHECKING:
     from orchestrator_interactive.kernel.coordinator import ModuleCoordinator
@@ -36,7 +37,6 @@ _LINE_CHARS = 160
 _ENDED_WITHIN_S = 3.0
 _LOOK_EVERY_S = 2.0
 _LOOKED_WITHIN_S = 0.5
-_MB = 1024 * 1024
 _SIGTERM, _SIGKILL = 15, 9
 # Sequences that move a cursor or set a colour, and other control characters.
 _CONTROL = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)?|[@-Z\\-_])|[\x00-\x08\x0b-\x1f\x7f]")
@@ -122,7 +122,8 @@ class BashTool:
     async def _run(self, wanted: BashInput) -> str:
         timeout_s = min(wanted.timeout_s or self._options.timeout_s, self._options.max_timeout_s)
         await run_blocking(self._sandbox.root, _make, self._sandbox.root)
-        await self._refuse_over_quota()
+        if excess := await run_blocking(self._sandbox.root, self._excess):
+            raise ValueError(f"Not started: {excess}")
         output, began_s, problem = _Output(self._options.max_output_chars), time.monotonic(), ""
         async with AsyncExitStack() as stack:
             scratch = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="bash-", ignore_cleanup_errors=True)))
@@ -152,31 +153,37 @@ class BashTool:
 
     async def _until_ended(self, process: asyncio.subprocess.Process, output: _Output) -> str:
         """Read the output until the process ends; return why it has to be ended, if so."""
-        watching = asyncio.create_task(self._until_over_quota())
+        watching = asyncio.create_task(self._until_over_limit())
         reading = asyncio.create_task(_read(process, output))
         try:
             await asyncio.wait([watching, reading], return_when=asyncio.FIRST_COMPLETED)
             if reading.done():
                 await reading
                 return ""
-            return f"Ended: the workspace has more than {self._options.quota_mb} MB. Delete files first."
+            return f"Ended: {await watching}"
         finally:
             for task in (watching, reading):
                 task.cancel()
             await asyncio.wait([watching, reading])
 
-    async def _until_over_quota(self) -> None:
+    async def _until_over_limit(self) -> str:
         # Nothing reports the size of a folder.
-        while self._options.quota_mb is None or not await self._is_over_quota():  # noqa: ASYNC110
+        while not (excess := await run_blocking(self._sandbox.root, self._excess)):  # noqa: ASYNC110
             await asyncio.sleep(_LOOK_EVERY_S)
+        return excess
 
-    async def _is_over_quota(self) -> bool:
-        size = await run_blocking(self._sandbox.root, _size_of, self._sandbox.root)
-        return self._options.quota_mb is not None and size > self._options.quota_mb * _MB
-
-    async def _refuse_over_quota(self) -> None:
-        if self._options.quota_mb is not None and await self._is_over_quota():
-            raise ValueError(f"The workspace has more than {self._options.quota_mb} MB. Delete files first.")
+    def _excess(self) -> str:
+        """Return which limit of the workspace or its disk is exceeded, with a remedy; blank: none."""
+        options, root = self._options, self._sandbox.root
+        with suppress(OSError):  # a command may remove the folder
+            if options.reserve_mb and free_bytes(root) < options.reserve_mb * MB:
+                return (
+                    f"the disk has less than {options.reserve_mb:,} MB free. Tell the people here that its operator "
+                    "must free disk space."
+                )
+        if options.quota_mb is not None and _size_of(root) > options.quota_mb * MB:
+            return f"the workspace has more than {options.quota_mb} MB. Delete files first."
+        return ""
 
     async def _shown(self, output: _Output) -> str:
         if not output.is_cut:

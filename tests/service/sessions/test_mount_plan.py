@@ -84,6 +84,15 @@ def test_the_limits_of_hooks_reach_the_session(config, tmp_path):
     assert coordinator.hooks.timeout_s == 30
 
 
+def test_the_limits_of_a_workspace_reach_the_tools_that_write_in_it(config, tmp_path):
+    loaded = config("tools: [tool-filesystem, tool-bash]")
+    limits = {"quota_mb": 1, "quota_files": 2, "reserve_mb": 3}
+    plan = mount_plan(loaded.instances["alpha"], "provider-demo", tmp_path, limits=limits)
+    files, commands = (entry["config"] for entry in plan["tools"])
+    assert files == {"root": str(tmp_path), **limits}
+    assert commands == {"root": str(tmp_path), "quota_mb": 1, "reserve_mb": 3}
+
+
 TWO_DEMOS = "providers: [{module: provider-demo, config: {think_s: 0}}, {module: provider-demo}]"
 
 

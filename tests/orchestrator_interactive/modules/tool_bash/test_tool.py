@@ -146,8 +146,13 @@ async def test_a_command_has_limits(run: Any, command: str, options: dict[str, A
 
 async def test_a_command_that_fills_the_workspace_is_ended(run: Any, workspace: Path) -> None:
     command = "for i in $(seq 1000); do head -c 2M /dev/zero > $i; sleep 0.01; done"
-    assert "Ended: the workspace has more than 8 MB." in await run(command, quota_mb=8)
-    assert "Delete files first." in await run("echo x", quota_mb=8)
+    expected = "the workspace has more than 8 MB. Delete files first."
+    assert f"Ended: {expected}" in await run(command, quota_mb=8)
+    assert await run("echo x", quota_mb=8) == f"Not started: {expected}"
+
+
+async def test_no_command_runs_without_the_free_space_that_agents_must_leave(run: Any) -> None:
+    assert (await run("echo x", reserve_mb=10**9)).startswith("Not started: the disk has less than 1,000,000,000 MB")
 
 
 async def test_a_long_output_is_cut_and_a_file_has_all_of_it(run: Any, coordinator: ModuleCoordinator) -> None:
