@@ -81,7 +81,7 @@ class StoredMessages:
         return len(found)
 
     async def delete_expired(self) -> None:
-        """Delete the messages that are too old, and what is known of deleted ones.
+        """Delete the messages that are too old, and the marks of deleted ones.
 
         Raises:
             StoreError: the store cannot be used.

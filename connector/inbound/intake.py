@@ -361,7 +361,7 @@ class Intake:
             if not thread.was_aside(message.ts):
                 return False
             is_first = not thread.takes_part(message.user, message.ts)
-            if is_first:  # what the author has written since is to the agent, too
+            if is_first:  # later messages of the author are to the agent, too
                 pending, facts = pending_of(message, resolved, edit.event_ts), await self._router.facts_of(message)
                 await self._admitter.ask_for_catch_up(pending, edit.event_ts, actor, facts)
             await self._store_change("edit", edit, resolved)
