@@ -267,10 +267,10 @@ class Loop:
         self, is_in_request: Callable[[str], bool], answer: ChatResponse, calls: Sequence[ToolCall]
     ) -> None:
         """Run the requested tools; after `force_respond_tools` the model must answer in text."""
-        state, forced, used_ids = self.state, self.run.options.force_respond_tools, self.run.session_state.used_ids
+        state, forced, has_used = self.state, self.run.options.force_respond_tools, self.run.session_state.has_used
         state.turns += 1
         state.continuations = 0
-        content, calls = distinct(answer.content, calls, lambda call_id: is_in_request(call_id) or call_id in used_ids)
+        content, calls = distinct(answer.content, calls, lambda call_id: is_in_request(call_id) or has_used(call_id))
         content, calls = _storable(content, calls)
         row = with_usage(assistant_row(content, calls), answer.usage)
         if answer.finish_reason == INTERRUPTED:

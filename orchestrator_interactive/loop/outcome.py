@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from array import array
 from copy import deepcopy
 from dataclasses import dataclass, field
 from decimal import Decimal
@@ -121,7 +122,6 @@ class SessionState:
         notices: notices for the next run.
         usage: usage of all runs so far; `None`: not read from the log yet.
         knows_log: this state reflects every row of the log.
-        used_ids: ids of all tool calls in the log; the rendered conversation may omit some.
         token_budgets: by provider, after a request that was too long for it.
         transcript: the cached conversation in the form for providers; `copies`: in the form for hooks.
         ephemeral: hook injections for the next request, if the coordinator does not keep them.
@@ -130,17 +130,29 @@ class SessionState:
     notices: list[str] = field(default_factory=list)
     usage: UsageTotals | None = None
     knows_log: bool = False
-    used_ids: set[str] = field(default_factory=set)
     token_budgets: dict[str, int] = field(default_factory=dict)
     transcript: Transcript | None = None
     copies: Copies | None = None
     ephemeral: list[ContextInjection] = field(default_factory=list)
+    # Of the ids of all tool calls in the log: an idle conversation keeps them, and ids would take ten times the memory.
+    _call_hashes: array[int] = field(default_factory=lambda: array("q"))
     _release_context: Callable[[], object] | None = None
     _timer: asyncio.TimerHandle | None = None
 
     def note_calls(self, rows: Iterable[Row]) -> None:
         """Note the ids of the tool calls in these rows."""
-        self.used_ids.update(call_id for row in rows if isinstance(row, dict) for call_id in call_ids(row))
+        for row in rows:
+            for call_id in call_ids(row) if isinstance(row, dict) else ():
+                self.note_call(call_id)
+
+    def note_call(self, call_id: str) -> None:
+        """Note the id of a tool call."""
+        if not self.has_used(call_id):
+            self._call_hashes.append(hash(call_id))
+
+    def has_used(self, call_id: str) -> bool:
+        """Return whether a tool call of the log has this id; the rendered conversation may omit it."""
+        return hash(call_id) in self._call_hashes
 
     def schedule_release(self, release_context: Callable[[], object] | None) -> None:
         """Schedule the release of the cache, and of the context's, if no run starts in time."""

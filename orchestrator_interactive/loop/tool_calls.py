@@ -47,7 +47,6 @@ class ToolExecutor:
         self.early: dict[str, ToolExecution] = {}
         self.postponed: list[ToolExecution] = []
         self.completed: list[CompletedCall] = []
-        self._used_ids = run.session_state.used_ids
         self._open: dict[ToolExecution, None] = {}
         # Calls that wait for others to end, and the number of running calls by group; see `_start`.
         self._waiting: dict[ToolExecution, None] = {}
@@ -111,7 +110,7 @@ class ToolExecutor:
             log.warning("tool.calls_refused", calls=earlier_calls + len(calls), max_calls_per_answer=most)
         executions = []
         for call in calls:
-            self._used_ids.add(call.id)
+            self._run.session_state.note_call(call.id)
             execution = early.get(call.id)
             if execution is None:
                 execution = self._begin(call, None if room > 0 else TOO_MANY.format(most=most))
@@ -127,7 +126,7 @@ class ToolExecutor:
         """
         if not isinstance(block, ToolCallBlock) or not is_plain(block.id) or block.id in seen:
             return
-        if is_used(block.id) or block.id in self._used_ids:
+        if is_used(block.id) or self._run.session_state.has_used(block.id):
             return
         seen.add(block.id)
         if len(self.early) >= self._run.options.max_calls_per_answer:
