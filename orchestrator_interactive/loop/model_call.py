@@ -60,8 +60,10 @@ _MAX_WAIT_S = 60.0
 # Factor for the token budget after a request that was too long: estimates are off by tens of percent.
 _SHRINK_TO = 0.85
 _MAX_SHRINKS = 3
-# Errors without fallback: another provider would, or should, refuse the request too.
+# Errors without fallback: another provider would, or should, refuse the request too. A limit of tokens per minute is
+# one of an account, and only a request that exceeds it alone counts as too long.
 _FINAL = (ContentFilterError, InvalidRequestError, ContextLengthError)
+_RATE_LIMITED = 429
 # Text that people may see while it is written: most texts before a tool call are shorter.
 _SENTENCE_CHARS, _SHOWN_CHARS = 80, 200
 _BETWEEN_REPORTS_S = 0.25
@@ -94,6 +96,8 @@ class ModelCaller:
         self._retry_policy = RetryPolicy(run, providers)
         self._model: Model | None = None
         self._call: _StreamingCall | None = None
+        # The usage of the last call, also of one that failed.
+        self._spent: Usage | None = None
         self._read: list[ContextInjection] = []  # the ephemeral injections of the last answered request
 
     def cancel(self) -> None:
@@ -131,7 +135,7 @@ class ModelCaller:
         except ContentFilterError as e:
             self._run.ephemeral.clear()  # the filter may have rejected them
             why = self._run.without_secrets(str(e))
-            answer = ChatResponse(content=[], finish_reason="refusal", metadata={"refusal": why})
+            answer = ChatResponse(content=[], finish_reason="refusal", usage=self._spent, metadata={"refusal": why})
         if answer is None:
             return None
         if not tools_allowed or answer.finish_reason in REFUSED:
@@ -167,6 +171,7 @@ class ModelCaller:
         returned: object = call.task.value if call.task.is_finished else None
         answer = returned if isinstance(returned, ChatResponse) else None
         usage = answer.usage if answer else stream.usage
+        self._spent = usage
         if usage is not None:
             run.usage = run.usage.plus(usage_totals(usage))
         if answer is not None or run.is_ending:
@@ -347,6 +352,10 @@ class _StreamingCall:
         )
 
 
+def _is_final(error: Exception) -> bool:
+    return isinstance(error, _FINAL) and getattr(error, "status_code", None) != _RATE_LIMITED
+
+
 class RetryPolicy:
     """Recovers from a failed call: retry after a back-off, fall back to another provider, or shrink the request.
 
@@ -385,7 +394,7 @@ class RetryPolicy:
             log.warning("context.too_long", provider=self.provider, token_budget=budget)
         elif isinstance(error, LLMError) and (delay_s := self._delay_s(error)) is not None:
             await self._wait(error, delay_s)
-        elif isinstance(error, Exception) and not isinstance(error, _FINAL) and self._others:
+        elif isinstance(error, Exception) and self._others and not _is_final(error):
             await self._fall_back(error)
         else:
             raise error from self._first_error or error.__cause__

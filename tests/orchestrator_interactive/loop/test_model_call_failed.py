@@ -315,6 +315,12 @@ class TestTheOrder:
             await agent.run()
         assert caught.value.__cause__ is DOWN
 
+    async def test_a_request_beyond_the_limit_of_an_account_is_sent_to_another_provider(self) -> None:
+        too_large = errors.ContextLengthError("Request too large", status_code=429)
+        agent, (_, two) = await _agent([fail(too_large)] * 4, [say("the other account")])
+        assert await agent.run("hi") == "the other account"
+        assert len(two.requests) == 1
+
     async def test_a_stop_at_the_fallback_asks_no_other_provider(self) -> None:
         agent, (_, two) = await _agent([fail(WHO)], [say("never said")])
         agent.progress.act_on("fallback", agent.stop)
