@@ -339,7 +339,7 @@ def incomplete(summary: RunSummary, waiting: int) -> str:
     """Return the notice for a run that ended early; blank if the answer needs no comment."""
     why = _INCOMPLETE.get(summary.reason, f"I stopped before I was done. {_GO_ON}") if summary.reason else ""
     if summary.reason == "refusal" and summary.detail:
-        why = f"{why} Its explanation: “{one_line(summary.detail, _DETAIL_CHARS)}”"
+        why = f"{why} The reason given: “{one_line(summary.detail, _DETAIL_CHARS)}”"
     undone = _unfinished(summary)
     return _join("⏸️", why, undone, _waiting(waiting)) if why or undone else held_back(waiting)
 

@@ -57,7 +57,7 @@ def test_an_incomplete_answer_has_a_reason_and_a_way_to_continue(reason, sentenc
     assert texts.incomplete(summary, 0) == f"⏸️ {sentence} Write “continue” and I will carry on."
 
 
-@pytest.mark.parametrize(("detail", "more"), [("Too\nrisky.", " Its explanation: “Too risky.”"), (None, ""), ("", "")])
+@pytest.mark.parametrize(("detail", "more"), [("Too\nrisky.", " The reason given: “Too risky.”"), (None, ""), ("", "")])
 def test_a_refusal_has_the_explanation_of_the_provider(detail, more):
     text = texts.incomplete(RunSummary("incomplete", reason="refusal", detail=detail), 0)
     assert text == f"⏸️ The model declined this request. Rephrase it, or start a new thread.{more}"
