@@ -237,11 +237,6 @@ class Notice:
     def place(self) -> ThreadAddress:
         return self.message.place
 
-    @property
-    def since(self) -> str:
-        """A time before its first post, as a ts."""
-        return self.message.ts
-
     def has_posted(self, key: str) -> bool:
         """Return whether a post with this key is this notice, or a part of it."""
         return key == self.key or key.startswith(f"{self.key}.")
@@ -278,11 +273,6 @@ class RunArtifacts:
     @property
     def place(self) -> ThreadAddress:
         return ThreadAddress(self.team, self.channel, self.thread_ts or None, self.worker)
-
-    @property
-    def since(self) -> str:
-        """A time before its first post, as a ts."""
-        return self.first_ts
 
     def has_posted(self, key: str) -> bool:
         """Return whether a post with this key belongs to the run."""
@@ -332,11 +322,6 @@ class AnsweredRequest:
     @property
     def place(self) -> ThreadAddress:
         return self.message.place
-
-    @property
-    def since(self) -> str:
-        """A time before its first post, as a ts."""
-        return self.message.ts
 
     def has_posted(self, key: str) -> bool:
         """Return whether a post with this key is one of its messages."""

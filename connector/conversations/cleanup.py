@@ -219,7 +219,7 @@ class Cleanup:
                     Content(text),
                     key,
                     in_doubt=was_in_doubt,
-                    since=notice.since,
+                    since=notice.message.ts,
                     confirm=confirm,
                     on_doubt=on_doubt,
                 )
@@ -231,7 +231,7 @@ class Cleanup:
 
     async def _is_whole(self, notice: Notice) -> bool:
         """Return whether the post of a notice is a `markdown` block with the whole text of an answer."""
-        found = await self._background.client.history.find(notice.place, notice.key, notice.since)
+        found = await self._background.client.history.find(notice.place, notice.key, notice.message.ts)
         return found is not None and any(each.get("type") == "markdown" for each in found.get("blocks") or ())
 
     async def _settle(self, item: AnsweredRequest) -> None:
@@ -297,7 +297,8 @@ class Cleanup:
 
     async def _search(self, place: ThreadAddress, items: Sequence[Item]) -> None:
         retry_until_done = self._background.client.retry_until_done
-        since = min((each.since or "0" for each in items), key=float)
+        begun = (each.first_ts if isinstance(each, RunArtifacts) else each.message.ts for each in items)
+        since = min((ts or "0" for ts in begun), key=float)
         messages = await retry_until_done(partial(self._messages, place, since))
         for undo in self._undoing(place, items, messages):
             await best_effort(retry_until_done(undo))

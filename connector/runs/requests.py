@@ -150,6 +150,7 @@ class Requests:
         try:
             record = self._record().requests[key]
             if record.answer is None and record.request.id in self._replied:
+                self._replied.discard(record.request.id)  # a changed request needs an answer of its own
                 await self._store(key, PersonAnswer("message"))
             # A click in time may be stored and not applied yet.
             left_s = max(record.deadline_s + _APPLIED_WITHIN_S - self._background.now_s(), _APPLIED_WITHIN_S)

@@ -228,7 +228,7 @@ class RunStatus:
             self.is_in_doubt = True
 
         self._cancel_scope.check()
-        since, confirm = self._record.first.message.ts, self._lease.confirm
+        since, confirm = f"{self._record.first.written_s:.6f}", self._lease.confirm
         post = partial(self._client.post, self._place, key=key, slot=self._slot, since=since, confirm=confirm)
         in_doubt = self._record.was_taken_over  # an earlier owner may have posted it
         try:

@@ -134,16 +134,15 @@ class SessionState:
     transcript: Transcript | None = None
     copies: Copies | None = None
     ephemeral: list[ContextInjection] = field(default_factory=list)
-    # Of the ids of all tool calls in the log: an idle conversation keeps them, and ids would take ten times the memory.
+    # Of the ids of all tool calls in the log. Idle conversations keep them, and the ids would take more memory.
     _call_hashes: array[int] = field(default_factory=lambda: array("q"))
     _release_context: Callable[[], object] | None = None
     _timer: asyncio.TimerHandle | None = None
 
     def note_calls(self, rows: Iterable[Row]) -> None:
         """Note the ids of the tool calls in these rows."""
-        for row in rows:
-            for call_id in call_ids(row) if isinstance(row, dict) else ():
-                self.note_call(call_id)
+        ids = (call_id for row in rows if isinstance(row, dict) for call_id in call_ids(row))
+        self._call_hashes = array("q", {*self._call_hashes, *map(hash, ids)})
 
     def note_call(self, call_id: str) -> None:
         """Note the id of a tool call."""

@@ -226,6 +226,8 @@ async def prune(  # noqa: PLR0913, PLR0917 - one argument per option
     The current branch and `main` are kept, and with --whole conversations with a run or pending messages; with
     --unfinished only those that a service works on. Without CONVERSATION, all conversations are pruned.
     """
+    if unfinished and not whole:
+        raise click.UsageError("--unfinished is for entire conversations: add --whole.")
     if conversation is None:
         keys = [key for key in await access.store.keys() if agent in (None, key.agent_id)]
         keys = [key for key in keys if workspace in (None, workspace_of(key.conversation_id))]

@@ -428,8 +428,7 @@ class InProcessSessionManager:
         """Connect a session of a conversation, or a child of it, with the service."""
         scope = f"{child_id}/" if child_id else ""  # its calls may have the same ids as those of its parent
         if self._rules is not None:
-            asker = child_id.rpartition("-")[0]
-            people = SessionPeople(key, partial(self._people, key), self._rules, self._without_secrets, scope, asker)
+            people = SessionPeople(key, partial(self._people, key), self._rules, self._without_secrets, scope)
             people.register(session.coordinator)
         folder = str(self._workspaces.folder(key.conversation_id))
         session.coordinator.register_capability("session.working_dir", folder)

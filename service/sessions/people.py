@@ -93,28 +93,26 @@ class SessionPeople:
         people: returns the people of the active run; `None`: no one can be asked.
         rules: the rules of all workspaces.
         without_secrets: removes secrets from a text for people.
-        scope: prefix of the ids of its calls in requests: those of a sub-agent may be the same as its parent's.
-        asker: name of the sub-agent whose session it is; blank: none.
+        scope: prefix of the ids of its calls in requests, `NAME-ID/`: those of a sub-agent may be the same as its
+            parent's. Blank: the session is no sub-agent's.
     """
 
     # Requests survive the process, and so do their deadlines.
     keeps_deadline = True
 
-    def __init__(  # noqa: PLR0913, PLR0917 - the last two have defaults
+    def __init__(
         self,
         key: Key,
         people: Callable[[], People | None],
         rules: AlwaysRules,
         without_secrets: Callable[[str], str],
         scope: str = "",
-        asker: str = "",
     ) -> None:
         self._key = key
         self._people = people
         self._rules = rules
         self._without_secrets = without_secrets
         self._scope = scope
-        self._asker = asker
 
     def register(self, coordinator: ModuleCoordinator) -> None:
         """Register the approval system and the capabilities."""
@@ -271,7 +269,7 @@ class SessionPeople:
             is_multiple=is_multiple,
             takes_text=takes_text,
             person=person,
-            asker=self._asker,
+            asker=self._scope.rpartition("-")[0],
         )
         on_message = (lambda: people.answer_by_message(request_id)) if takes_text and not person else None
         with call.awaiting_others(on_message, await people.asked_s(request_id)):

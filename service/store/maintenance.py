@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import structlog
 
+from orchestrator_interactive.kernel.error_boundary import ErrorBoundary
 from orchestrator_interactive.modules.tool_filesystem.quota import MB, free_bytes
 from orchestrator_interactive.storage.errors import StoreError
 from service.config.config import file_of
@@ -38,12 +39,11 @@ async def expiring(*stores: ExpiringStore) -> AsyncIterator[None]:
         while True:
             await asyncio.sleep(random.uniform(*_EXPIRE_EVERY_S))  # noqa: S311 - no secret
             for store in stores:
-                try:
-                    await store.delete_expired()
-                except StoreError as e:
-                    log.warning("store.expiry_failed", problem=str(e))
-                except Exception as e:
-                    log.exception("store.expiry_failed", problem=repr(e))
+                with ErrorBoundary(log, "store.expiry_failed"):
+                    try:
+                        await store.delete_expired()
+                    except StoreError as e:
+                        log.warning("store.expiry_failed", problem=str(e))
 
     async with _in_background(expire()):
         yield

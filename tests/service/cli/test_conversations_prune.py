@@ -252,6 +252,8 @@ def test_a_conversation_with_a_run_or_pending_messages_is_kept_and_named(empty, 
         assert [line for line in lines if "kept" in line] == [f"{each}  alpha  {kept}" for each in places[1::-1]]
     assert [key.conversation_id for key in empty.logs()] == [f"{HERE}/beta", HERE]
     assert inboxes(empty) == [HERE]
+    alone = empty.run("prune", "--unfinished")
+    assert (alone.exit_code, "--unfinished is for entire conversations: add --whole." in alone.output) == (2, True)
     output_of(empty.run("prune", "--whole", "--unfinished"))
     assert not empty.logs()
     assert inboxes(empty) == []
