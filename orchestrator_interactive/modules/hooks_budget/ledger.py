@@ -107,10 +107,13 @@ def opened(document: Mapping[str, Any], limit: Limit, now_s: float) -> Account:
 
 
 def reserved(account: Account, limit: Limit, call: str, wanted: Decimal, now_s: float) -> Account | None:
-    """Return the account with an amount reserved for a call; `None` if the rest of the budget is smaller."""
+    """Return the account with an amount reserved for a call; `None` if the rest of the budget is smaller.
+
+    An amount of 0 always has room: its call can be settled although the budget is used up.
+    """
     if call in account.held:
         return account
-    if account.total + wanted > Decimal(limit.most):
+    if wanted and account.total + wanted > Decimal(limit.most):
         return None
     return replace(account, held={**account.held, call: (str(wanted), now_s + _HELD_S)})
 

@@ -100,6 +100,26 @@ async def test_the_summary_of_a_conversation_counts() -> None:
     assert len(agent.provider.requests) == 1
 
 
+async def test_a_summary_counts_in_the_other_budgets_when_one_is_used_up() -> None:
+    config = {"max_tokens": 400, "strategy": "summary", "summary_max_tokens": 100}
+    day, month = (
+        {"per": "channel", "period": each, "tokens": most} for each, most in (("day", 1_000), ("month", 2_000))
+    )
+    channel, summary = uuid4().hex, say("They talked.", **used(950))
+    agent = await agent_with(
+        *(say("one", **used(1_100)), summary, say("never")),
+        channel=channel,
+        plan={"context": {"module": "watched", "config": config}},
+        limits=[day, month],
+    )
+    assert await agent.run() == "one"
+    past = [{"role": role, "content": "words " * 60} for role in ("user", "assistant") * 5]
+    await agent.context.set_messages(past)
+    assert (await agent.run()).startswith(USED_UP)
+    other = await agent_with(say("never"), channel=channel, limits=[month])
+    assert "The monthly budget of this channel (2,000 tokens) is used up." in await other.run()
+
+
 async def test_a_call_that_fails_before_its_answer_has_begun_is_free() -> None:
     steps = [fail(ProviderUnavailableError("down", provider="p")) for _ in range(3)]
     agent = await agent_with(*steps, say("done", **used(10)), output_tokens=600)

@@ -82,6 +82,9 @@ async def test_a_call_needs_room_for_its_estimate_and_counts_what_it_has_cost(bu
     assert not await budgets.reserve("b", "0.60")
     await budgets.settle("b", "0.90")  # more than was reserved
     assert await budgets.reserve("c", "0.01")
+    assert not await budgets.reserve("summary", "0")  # it is made before its cost is known
+    await budgets.settle("summary", "0.05")
+    assert [text.rpartition(": ")[2].partition(" It")[0] for text in budgets.told.values()] == ["$1.00."]
 
 
 async def test_all_budgets_of_a_call_have_room_or_none_is_reserved(budgets):
