@@ -24,7 +24,7 @@ class TriggerConfig(Section):
         instructions: the task of the agent.
         text: template (jinja2) of the agent's prompt; its variables are the keys of the JSON body.
             Default: the body.
-        per_minute: how many requests are accepted in a minute.
+        per_minute: how many requests are accepted at once, and then in each minute on average.
     """
 
     secret: SecretStr = Field(min_length=16)

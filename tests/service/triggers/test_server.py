@@ -110,6 +110,17 @@ async def test_requests_of_github_are_accepted(serving, store):
     assert len(await waiting(store, CHANNEL)) == 1
 
 
+@pytest.mark.parametrize("content_type", ["application/x-www-form-urlencoded", "application/json"])
+async def test_an_old_request_is_not_accepted_with_its_signature_as_one_of_github(serving, store, content_type):
+    body, at = b'{"url": "https://ci.example/?build=17"}', "1700000000"
+    signature = signature_of(SECRET, at, body).replace("v0=", "sha256=")
+    unsigned = {"X_Trigger_Timestamp": "", "X_Trigger_Signature": "", "Content_Type": content_type}
+    async with serving() as sender:
+        sent = await sender.send(raw=f"v0:{at}:".encode() + body, X_Hub_Signature_256=signature, **unsigned)
+    assert sent[0] == 422
+    assert await waiting(store, CHANNEL) == []
+
+
 async def test_a_trigger_writes_into_its_thread(serving, store):
     async with serving(thread="1.000001") as sender:
         assert (await sender.send())[1]["conversation"] == THREAD
