@@ -83,9 +83,16 @@ class Unattended:
         return await self.background.users.known_name_of(user)
 
     async def zone_of(self, user: str) -> str:
-        """Return the IANA name of a person's time zone; blank: Slack does not tell."""
-        await self.background.users.look_up((user,), within_s=_WITHIN_S)
-        return self.background.users.author(user).tz
+        """Return the IANA name of a person's time zone; blank: Slack does not tell.
+
+        Raises:
+            ValueError: Slack does not answer; the message is a sentence.
+        """
+        users = self.background.users
+        await users.look_up((user,), within_s=_WITHIN_S, is_repeated=True)
+        if users.is_unanswered(user):
+            raise ValueError("Slack does not tell me your time zone just now. Write the schedule again in a minute.")
+        return users.author(user).tz
 
     async def instance_at(self, place: ThreadAddress) -> str:
         """Return the name of the agent that answers in a place."""

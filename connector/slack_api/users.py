@@ -71,12 +71,21 @@ class Users:
         self._profiles: dict[str, tuple[Profile | None, float]] = {}
         self._look_ups: dict[tuple[str, Priority], _LookUp] = {}
 
-    async def look_up(self, authors: Iterable[str], mentioned: Iterable[str] = (), within_s: float = WAIT_S) -> None:
+    async def look_up(
+        self,
+        authors: Iterable[str],
+        mentioned: Iterable[str] = (),
+        within_s: float = WAIT_S,
+        *,
+        is_repeated: bool = False,
+    ) -> None:
         """Look up users concurrently, and wait at most `within_s` seconds for the unknown ones.
 
         `authors` have priority over `mentioned` users, whose look-ups are skipped while many are in progress.
+        `is_repeated`: also look up authors for whom Slack has not answered just now.
         """
-        of_authors = {user: self._start_look_up(user, Priority.PERSON) for user in dict.fromkeys(authors)}
+        again = self.is_unanswered if is_repeated else lambda _: False
+        of_authors = {user: self._start_look_up(user, Priority.PERSON, again(user)) for user in dict.fromkeys(authors)}
         of_mentioned = [self._start_look_up(user, Priority.LOOK_UP) for user in dict.fromkeys(mentioned)]
         waited_for = [each for each in (*of_authors.values(), *of_mentioned) if each is not None]
         if not waited_for:
@@ -112,6 +121,11 @@ class Users:
         profile, _ = self._profiles.get(user, _UNKNOWN)
         return profile
 
+    def is_unanswered(self, user: str) -> bool:
+        """Return whether a user is unknown because Slack has not answered; it may do so at the next look-up."""
+        profile, refresh_at_s = self._profiles.get(user, _UNKNOWN)
+        return profile is None and refresh_at_s <= asyncio.get_running_loop().time() + _RETRY_AFTER_S
+
     def author(self, user: str) -> MessageAuthor:
         profile = self.profile(user)
         return MessageAuthor(user) if profile is None else MessageAuthor(user, profile.name or "", profile.tz)
@@ -138,11 +152,11 @@ class Users:
             task.cancel()
         await asyncio.gather(*asking, return_exceptions=True)
 
-    def _start_look_up(self, user: str, priority: Priority) -> _LookUp | None:
+    def _start_look_up(self, user: str, priority: Priority, is_due: bool = False) -> _LookUp | None:
         """Start a look-up if one is due. Return the one to wait for; `None`: none, or a profile is cached."""
         now_s = asyncio.get_running_loop().time()
         profile, refresh_at_s = self._profiles.get(user, _UNKNOWN)
-        if now_s < refresh_at_s:
+        if now_s < refresh_at_s and not is_due:
             return None
         key = user, Priority.LOOK_UP if profile is not None else priority
         if key not in self._look_ups:

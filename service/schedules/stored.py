@@ -96,7 +96,8 @@ class StoredSchedules:
         `request` has the times, then the message; `zone` is their time zone, blank: that of the person.
 
         Raises:
-            ValueError: the times are not possible, or there are too many schedules; the message is a sentence.
+            ValueError: the times are not possible, their zone is not known now, or there are too many schedules; the
+                message is a sentence.
         """
         team = workspace_of(place)
         schedule_id = f"s{sha256(f'{place} {call}'.encode()).hexdigest()[:_ID_CHARS]}"

@@ -59,7 +59,8 @@ def parse(text: str, zone: str, now_s: float) -> tuple[Times, str]:
         now = datetime.fromtimestamp(now_s, UTC)
         if not now < at <= now + _FARTHEST:
             raise ValueError(f"{match[0]!r} is {'in the past' if at <= now else 'too far away'}. {_USAGE}")
-        times = Times("", at.timestamp(), f"once, on {at.astimezone(where):%a %d %b %Y at %H:%M} ({zone})")
+        first_s = at.timestamp()  # of a moment that a change to summer time skips, as much later as the gap is long
+        times = Times("", first_s, f"once, on {datetime.fromtimestamp(first_s, where):%a %d %b %Y at %H:%M} ({zone})")
     elif match := _CRON.match(text):
         times = _every(" ".join(match[0].split()), zone, now_s)
     else:
@@ -71,7 +72,8 @@ def occurrences(cron: str, zone: str, after_s: float, *, backwards: bool = False
     """Yield the times of a line of cron after a time, or before it, in seconds since the epoch.
 
     As in Debian's cron, a time that a change to summer time skips is moved to the end of the gap, and a time that a
-    change back repeats occurs once.
+    change back repeats occurs once. A line whose minute or hour begins with `*` follows the clock instead: it does not
+    occur in the gap, and occurs in both passes of a repeated hour.
     """
     for each in CronSim(cron, datetime.fromtimestamp(after_s, ZoneInfo(zone)), reverse=backwards):
         at_s = each.timestamp()
@@ -96,7 +98,7 @@ def _later(match: re.Match[str], zone: ZoneInfo, now_s: float) -> datetime:
     number = int(match[1]) if match[1].isdigit() else 1
     delay = timedelta(**{f"{match[2].lower()}s": number})
     now = datetime.fromtimestamp(now_s, zone)
-    return now + delay if delay.days and delay.seconds == 0 else (now.astimezone(UTC) + delay)
+    return now + delay if match[2].lower() in {"day", "week"} else now.astimezone(UTC) + delay
 
 
 def _moment(text: str, zone: ZoneInfo) -> datetime:

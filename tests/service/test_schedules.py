@@ -76,6 +76,19 @@ async def test_a_command_schedules_a_message_that_begins_a_run_once(serve, threa
         assert await service.ended(signal.SIGTERM) == 0
 
 
+async def test_a_schedule_whose_time_zone_slack_does_not_tell_now_is_not_made(serve, thread, environment):
+    async with serve() as service:
+        await service.says("service.ready")
+        await thread.slack.until(lambda ws: ws.bot_online)
+        profile = environment.hold("users.info")
+        await thread.ana.command("general", "/alpha schedule 0 9 * * 1 write the news")
+        await thread.until_whispered("Slack does not tell me your time zone just now.")
+        profile.set()
+        await thread.ana.command("general", "/alpha schedule 0 9 * * 1 write the news")
+        await thread.until_whispered("at 09:00 on Monday (Europe/Berlin)")
+        assert await service.ended(signal.SIGTERM) == 0
+
+
 async def test_the_announcement_of_a_scheduled_message_stands_above_the_status_of_its_run(serve, thread, scripts):
     async with serve() as service:
         await thread.begin(service)

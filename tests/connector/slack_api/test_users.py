@@ -94,6 +94,19 @@ async def test_an_unknown_user_is_not_looked_up_again_soon():
 
 
 @in_virtual_time
+async def test_who_is_unknown_without_an_answer_can_be_looked_up_again_at_once():
+    users = Users(client := Client())
+    client.name = None
+    for calls in (1, 2):
+        await users.look_up(["U1"], is_repeated=True)
+        assert (users.is_unanswered("U1"), client.calls) == (True, calls)
+    client.name, client.error = "Ana", "user_not_found"
+    for _ in range(2):
+        await users.look_up(["U1"], is_repeated=True)
+        assert (users.is_unanswered("U1"), client.calls) == (False, 3)
+
+
+@in_virtual_time
 async def test_look_ups_of_mentioned_users_are_dropped_after_a_while_and_leave_room_for_authors():
     async with RateLimiter("T") as rate_limiter:
         users = Users(client := Client(rate_limiter))

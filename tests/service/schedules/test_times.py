@@ -31,6 +31,9 @@ def parsed(text: str):
         ("In a day x", "", "2026-03-24T10:30:00+01:00", "x"),
         ("in 90 minutes 5 * apples", "", "2026-03-23T12:00:00+01:00", "5 * apples"),
         ("in 150 hours x", "", "2026-03-29T17:30:00+02:00", "x"),
+        ("in 144 hours x", "", "2026-03-29T11:30:00+02:00", "x"),
+        ("in 8640 Minutes x", "", "2026-03-29T11:30:00+02:00", "x"),
+        ("in 6 Days x", "", "2026-03-29T10:30:00+02:00", "x"),
         ("2026-12-01 09:00 check\nall", "", "2026-12-01T09:00:00+01:00", "check\nall"),
         ("2026-12-01T09:00Z x", "", "2026-12-01T10:00:00+01:00", "x"),
         ("2026-03-29 02:30 x", "", "2026-03-29T03:30:00+02:00", "x"),
@@ -40,6 +43,15 @@ def parsed(text: str):
 )
 def test_times_are_parsed_in_the_zone_of_the_person(text, cron, first, rest):
     assert parsed(text) == (cron, first, rest)
+
+
+@pytest.mark.parametrize(
+    ("text", "now"), [("2026-03-29 02:30 x", "2026-03-23T10:30"), ("in 6 days x", "2026-03-23T02:30")]
+)
+def test_a_time_that_clocks_skip_is_confirmed_as_it_occurs(text, now):
+    times, _ = parse(text, "Europe/Berlin", at(now))
+    assert times.title == "once, on Sun 29 Mar 2026 at 03:30 (Europe/Berlin)"
+    assert times.first_s == at("2026-03-29T03:30")
 
 
 @pytest.mark.parametrize(
@@ -77,9 +89,13 @@ def test_an_unknown_zone_is_refused():
         ("58 2 * * *", "2026-10-25T02:01+01:00", ["2026-10-26T02:58:00+01:00", "2026-10-27T02:58:00+01:00"]),
         ("0 9 * * *", "2026-03-28T09:00", ["2026-03-29T09:00:00+02:00", "2026-03-30T09:00:00+02:00"]),
         ("0 9 * * *", "2026-10-24T09:00", ["2026-10-25T09:00:00+01:00", "2026-10-26T09:00:00+01:00"]),
+        ("15 * * * *", "2026-10-25T02:00+02:00", ["2026-10-25T02:15:00+02:00", "2026-10-25T02:15:00+01:00"]),
+        ("*/30 2 * * *", "2026-10-25T02:10+02:00", ["2026-10-25T02:30:00+02:00", "2026-10-25T02:00:00+01:00"]),
+        ("15 * * * *", "2026-03-29T01:00", ["2026-03-29T01:15:00+01:00", "2026-03-29T03:15:00+02:00"]),
+        ("*/30 2 * * *", "2026-03-28T02:30", ["2026-03-30T02:00:00+02:00", "2026-03-30T02:30:00+02:00"]),
     ],
 )
-def test_each_day_has_one_occurrence_also_when_clocks_change(cron, after, times):
+def test_a_fixed_time_occurs_once_a_day_and_a_wildcard_follows_the_clock_when_clocks_change(cron, after, times):
     found = islice(occurrences(cron, "Europe/Berlin", at(after)), 2)
     assert [datetime.fromtimestamp(each, BERLIN).isoformat() for each in found] == times
 
