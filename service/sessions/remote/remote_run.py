@@ -264,7 +264,14 @@ class RemoteRun:
             receipt = self._sent(sent)
             if (await asyncio.wait((receipt,), timeout=_RECEIPT_WITHIN_S))[0] and not receipt.cancelled():
                 return receipt.result()
+            if sent.WhichOneof("kind") == "withdraw":
+                receipt.add_done_callback(lambda done: self._on_late_withdrawal(sent.withdraw, done))
         return pb.Receipt()
+
+    def _on_late_withdrawal(self, message_id: str, done: asyncio.Future[pb.Receipt]) -> None:
+        """Offer a message again that the run no longer has: the connector's correction is to be read after it."""
+        if not done.cancelled() and done.result().outcome == pb.Receipt.ACCEPTED and message_id in self.pending:
+            self._offer(message_id)
 
     def _sent(self, sent: pb.ExecuteInput) -> asyncio.Future[pb.Receipt]:
         sent.number = next(self._numbers)

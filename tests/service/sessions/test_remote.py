@@ -149,6 +149,41 @@ async def test_a_message_for_which_there_is_no_room_is_offered_again(model, serv
     assert "changed" in str(model.bodies[-1]["messages"])
 
 
+class SlowSessions:
+    """Sessions whose withdrawals wait for `goes_on`."""
+
+    def __init__(self, sessions):
+        self._sessions, self.goes_on = sessions, asyncio.Event()
+
+    def __getattr__(self, name):
+        return getattr(self._sessions, name)
+
+    async def withdraw(self, *where):
+        await self.goes_on.wait()
+        return await self._sessions.withdraw(*where)
+
+
+async def test_a_message_that_is_withdrawn_too_late_is_read_before_its_correction(model, served, monkeypatch):
+    gate, there, progress = Gate(), served(), ProgressRecorder()
+    slow = SlowSessions(there.sessions)
+    there.serving = listening(there.config, slow, there.host, 1)
+    async with there, there.connected() as sessions:
+        model.reply(gate, tool_call("list_files"))
+        run = asyncio.create_task(sessions.execute("alpha", HERE, "hello", progress, message_id=HERE))
+        await gate.reached.wait()
+        assert sessions.inject("alpha", HERE, **steering("T:C:2.0", "paint it", 2))
+        with monkeypatch.context() as changed:
+            changed.setattr("service.sessions.remote.remote_run._RECEIPT_WITHIN_S", 0.01)
+            assert not await sessions.withdraw("alpha", HERE, "T:C:2.0")
+        assert sessions.inject("alpha", HERE, **steering("T:C:3.0", "never mind", 3))
+        slow.goes_on.set()
+        for text_ in ("do not", "do not paint it"):  # the other side has the message again after the second one
+            assert await sessions.edit("alpha", HERE, "T:C:3.0", text_)
+        gate.open()
+        assert await run == "fine"
+    assert [data["ids"] for data in progress.data("injection:applied")] == [["T:C:2.0", "T:C:3.0"]]
+
+
 async def test_the_owner_with_the_higher_token_takes_the_run(model, served):
     gate = Gate()
     model.reply(gate, text("too late"))
