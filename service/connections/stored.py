@@ -5,6 +5,7 @@ from __future__ import annotations
 import secrets
 import time
 from contextlib import suppress
+from functools import partial
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -111,11 +112,19 @@ class StoredConnections:
         return {"data": data}
 
     async def _save(self, key: Key, arguments: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Store the data of an account; with `known`, only if these are the stored data."""
         assert self._vault is not None  # noqa: S101 - the function exists only then
         collection, name = self._place(key, arguments)
-        server = str(arguments["server"]).partition(" ")[0]
-        sealed = self._vault.seal(arguments["data"], f"{collection}/{name}")
-        await self._put(collection, name, {"server": server, "at_s": round(self._now_s()), "sealed": sealed})
+        server, place = str(arguments["server"]).partition(" ")[0], f"{collection}/{name}"
+        data = {"server": server, "at_s": round(self._now_s()), "sealed": self._vault.seal(arguments["data"], place)}
+        if "known" not in arguments:
+            await self._put(collection, name, data)
+            return {}
+        while (document := (await self._documents(collection)).get(name)) is not None:
+            if self._vault.open(document["sealed"], place) != arguments["known"] or await self._retry.call(
+                partial(self._store.replace_document, collection, name, document, data)
+            ):
+                break
         return {}
 
     @staticmethod

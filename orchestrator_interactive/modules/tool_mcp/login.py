@@ -6,6 +6,7 @@ import asyncio
 import time
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qs, urlsplit
 
@@ -97,6 +98,13 @@ class _Stored:
             return cls()
 
 
+class _RenewedElsewhere(Exception):  # noqa: N818 - it is no error
+    """Another process has renewed the tokens in the meantime."""
+
+    def __init__(self, stored: _Stored) -> None:
+        self.stored = stored
+
+
 class BearerAuth(httpx2.Auth):
     """Adds the token of an account to requests, and notes that the server refuses it."""
 
@@ -142,19 +150,26 @@ class Account:
         if load is None or save is None or begin is None or result is None:
             raise LoginRefused(f"No one can connect an account of '{self.server}' here: the service has no public URL.")
         async with self._lock:  # renewals replace the token; a second login would confuse people
-            stored = _Stored.of((await load(server=self._name, person=self.person))["data"])
+            where = {"server": self._name, "person": self.person}
+            known = (await load(**where))["data"]
+            stored = _Stored.of(known)
             was_refused = self.refusal is not None and stored.tokens is not None
             is_known = stored.tokens is not None and stored.tokens.access_token == self.token
             challenge, self.refusal = self.refusal or "", None
             if not stored.is_valid or (was_refused and is_known):
-                flow = _Flow(self, stored, challenge, begin, result, login)
+                flow = _Flow(self, stored, challenge, partial(load, **where), begin, result, login)
                 try:
                     await flow.run(is_refused=was_refused and is_known)
+                except _RenewedElsewhere as e:
+                    stored = e.stored
                 except (OAuthFlowError, httpx2.HTTPError, httpx2.StreamError, ValidationError) as e:
                     log.warning("mcp.login_failed", server=self.server, error=str(e)[:500])
                     why = one_line(str(e), 200)
                     raise LoginRefused(f"The account at '{self.server}' could not be connected: {why}") from e
-                await save(server=self._name, person=self.person, data=stored.to_dict())
+                else:
+                    # A renewal replaces the renewed tokens only, so that it does not undo a disconnection.
+                    replaced = {} if flow.has_link else {"known": known}
+                    await save(**where, data=stored.to_dict(), **replaced)
             assert stored.tokens is not None  # noqa: S101 - `run` raises otherwise
             self.token = stored.tokens.access_token
 
@@ -190,24 +205,33 @@ class _Flow:
         account: Account,
         stored: _Stored,
         challenge: str,
+        load: Callable[..., Awaitable[Any]],
         begin: Callable[..., Awaitable[Any]],
         result: Callable[..., Awaitable[Any]],
         login: Callable[[str], Awaitable[str]],
     ) -> None:
         self._account = account
         self._stored = stored
+        self._known_token = stored.tokens and stored.tokens.access_token
         self._challenge = challenge
+        self._load = load
         self._begin = begin
         self._result = result
         self._login = login
         self._state = ""
         self._link = ""
 
+    @property
+    def has_link(self) -> bool:
+        """Whether a person was to log in."""
+        return bool(self._link)
+
     async def run(self, *, is_refused: bool) -> None:
         """Fill in the tokens.
 
         Raises:
             LoginRefused: the person did not log in.
+            _RenewedElsewhere: no login is needed.
             OAuthFlowError, HTTPError, StreamError, ValidationError: the flow failed.
         """
         place = await self._begin(server=self._account.server, person=self._account.person)
@@ -334,6 +358,10 @@ class _Flow:
 
     async def _show(self, url: str) -> None:
         self._check(url)
+        if self._known_token:  # a refresh token can be used once: another process may have used it
+            found = _Stored.of((await self._load())["data"])
+            if found.is_valid and found.tokens and found.tokens.access_token != self._known_token:
+                raise _RenewedElsewhere(found)
         [self._state] = parse_qs(urlsplit(url).query)["state"]
         found = await self._begin(server=self._account.server, person=self._account.person, url=url, state=self._state)
         self._link = found["link"]

@@ -191,6 +191,17 @@ async def connected(house: House, person: str = "UADA", account: str = "ada@exam
     return session
 
 
+def before_renewal(session: Session, action: Any) -> None:
+    """Take an action when the session has read the account, before it renews the token."""
+    begin = session.coordinator.get_capability("credentials.begin")
+
+    async def begun(**arguments: Any) -> Any:
+        await action()
+        return await begin(**arguments)
+
+    session.coordinator.register_capability("credentials.begin", begun)
+
+
 async def test_a_call_waits_for_the_login_of_its_person_and_continues(house):
     session = await house.session()
     assert session.tools == ["work__connect"]
@@ -330,6 +341,26 @@ async def test_a_token_is_renewed_without_a_question(house):
         assert (await session.call("work__whoami", "UADA")).endswith("You are ada@example.test")
     assert house.server.renewals >= 2
     assert len(session.people.requests) == asked
+
+
+async def test_a_token_that_another_process_renews_at_the_same_moment_is_used(house):
+    house.server._lifetime_s = 1
+    session = await connected(house)
+    house.server._lifetime_s = 3600
+    other = await house.session(connect_timeout_s=6)  # its account is another object
+    before_renewal(other, lambda: session.call("work__whoami", "UADA"))
+    assert (await other.call("work__whoami", "UADA")).endswith("You are ada@example.test")
+    assert other.people.requests == []
+    assert (house.server.renewals, house.server.logins) == (1, 1)
+
+
+async def test_a_renewal_does_not_undo_a_disconnection(house):
+    house.server._lifetime_s = 1
+    session = await connected(house)
+    before_renewal(session, lambda: house.connections.disconnect(TEAM, "UADA"))
+    await session.call("work__whoami", "UADA")
+    assert house.server.renewals == 1
+    assert await house.connections.of_person(TEAM, "UADA") == {}
 
 
 async def test_a_token_that_the_server_refuses_is_replaced(house):
