@@ -2,7 +2,7 @@ import { h, icon, iconButton } from "../dom.js";
 import { presenceDot, userAvatar } from "../messages/avatar.js";
 import { MessageList } from "../messages/message_list.js";
 import { PromptButtons, RunBar, runIn } from "../messages/run_bar.js";
-import { Composer, Drafts } from "./composer.js";
+import { Composer } from "./composer.js";
 import { HomeTab } from "./views.js";
 import { isReply } from "../state/conversation.js";
 import { displayName } from "../state/directory.js";
@@ -98,9 +98,7 @@ export class ChannelPane {
       become,
       onSubmit: send,
       onArrowUp: () => this.list.editLastOwn(),
-      onChange: (text) => this.drafts?.keep(session.channelId, text),
     });
-    this.drafts = new Drafts(session.me.id);
     this.offline = new OfflineNote(session.directory.startCommand);
     this.runBar = new RunBar(session, (error) => this.fail(error));
     this.prompts = new PromptButtons((text) => send(text, []).catch((error) => this.fail(error)));
@@ -125,7 +123,7 @@ export class ChannelPane {
     const { channel, directory } = this.#session;
     if (!channel) return;
     const partner = directory.partnerOf(channel);
-    this.composer.open(channel.id, this.drafts.of(channel.id));
+    this.composer.open(channel.id);
     this.composer.placeholder = partner ? `Message ${displayName(partner)}` : `Message #${channel.name}`;
     this.element.setAttribute("aria-label", partner ? `Conversation with ${displayName(partner)}` : `Channel ${channel.name}`);
   }

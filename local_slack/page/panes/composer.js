@@ -8,7 +8,7 @@ import { displayName } from "../state/directory.js";
 import { emojiFor, searchEmoji } from "../text/emoji.js";
 
 /** Unsent text per person and place, kept while the tab is open. */
-export class Drafts {
+class Drafts {
   #prefix;
 
   constructor(personId) {
@@ -27,6 +27,7 @@ export class Drafts {
 
 const LIMIT = 7;
 const TRIGGER = /(?:^|[\s(])([@#:])([\p{L}\p{N}_+-]*)$|^(\/)([a-z0-9_-]*)$/u;
+const UNSENT_ELSEWHERE = "Your message in another conversation was not sent: open that one to send it again.";
 let lastId = 0;
 
 /** Suggestions after `@`, `#` or `:`. Tab or Enter inserts one, Esc closes the list. */
@@ -143,16 +144,18 @@ const everybodyChoice = (name) => ({ text: `@${name}`, label: name, detail: "eve
 
 /**
  * A message composer. Options: `label`, `placeholder`, `testid`, `initial`, `onSubmit(typed, files)` (a rejected promise
- * restores both), `onArrowUp` (in an empty field), `onChange(text)`, `become(person)` to switch who writes, and `actions
- * {save, cancel}` for an editor, which submits an empty text only if it is `optional`.
+ * restores both), `onArrowUp` (in an empty field), `become(person)` to switch who writes, and `actions {save, cancel}` for
+ * an editor, which submits an empty text only if it is `optional`. The unsent text of an opened place is kept as its draft.
  */
 export class Composer {
   #options;
+  #drafts;
   #place = null;
   #failure = h("p", { class: "composer-failure", role: "alert", hidden: true });
 
   constructor(session, options) {
     this.#options = { ...options, session };
+    this.#drafts = new Drafts(session.me.id);
     const { label, placeholder = "", testid = "composer", become } = options;
     this.field = h("textarea", { rows: "1", "aria-label": label, placeholder, testid, autocomplete: "off", spellcheck: "true" });
     this.completion = new Completion(this.field, session);
@@ -184,10 +187,13 @@ export class Composer {
   }
 
   /** Show the draft of a place; the files of another place are dropped. */
-  open(place, draft) {
-    if (place !== this.#place) this.attachments.take();
+  open(place) {
+    if (place !== this.#place) {
+      this.attachments.take();
+      this.#fail("");
+    }
     this.#place = place;
-    this.value = draft;
+    this.value = this.#drafts.of(place);
   }
 
   /** Attach the files that are dropped on `pane`. */
@@ -220,7 +226,7 @@ export class Composer {
   #changed() {
     this.fit();
     this.element.classList.toggle("filled", !this.isEmpty);
-    this.#options.onChange?.(this.value);
+    if (this.#place) this.#drafts.keep(this.#place, this.value);
   }
 
   #attach(event, data) {
@@ -305,8 +311,9 @@ export class Composer {
     return this.#before.split("```").length % 2 === 0;
   }
 
-  /** Empties the composer at once; restores its content if sending fails. */
+  /** Empties the composer at once; restores its content if sending fails, or only the draft if another place is open by then. */
   async #submit() {
+    const place = this.#place;
     const typed = this.value;
     if (this.isEmpty && !this.#options.optional) return;
     const files = this.attachments?.take() ?? [];
@@ -316,7 +323,13 @@ export class Composer {
     try {
       await this.#options.onSubmit(typed, files);
     } catch (error) {
-      if (!isEditor) this.value = [typed, this.value].filter(Boolean).join("\n");
+      const restored = (text) => [typed, text].filter(Boolean).join("\n");
+      if (place !== this.#place) {
+        this.#drafts.keep(place, restored(this.#drafts.of(place)));
+        this.#fail(`${error.message} ${UNSENT_ELSEWHERE}${files.length ? " Attach its files again." : ""}`);
+        return;
+      }
+      if (!isEditor) this.value = restored(this.value);
       this.attachments?.add(files);
       this.#fail(error.message);
     }

@@ -1,7 +1,7 @@
 import { h, icon, iconButton } from "../dom.js";
 import { MessageList } from "../messages/message_list.js";
 import { PromptButtons, RunBar, runIn } from "../messages/run_bar.js";
-import { Composer, Drafts } from "./composer.js";
+import { Composer } from "./composer.js";
 import { isReply } from "../state/conversation.js";
 import { authorOf, displayName } from "../state/directory.js";
 import { canStop, worksInThread } from "../state/session.js";
@@ -46,7 +46,6 @@ export class ThreadPane {
     this.runBar = new RunBar(session, (error) => this.fail(error));
     const send = (typed, files) => session.send(session.channelId, typed, { files, threadTs: session.threadTs });
     this.prompts = new PromptButtons((text) => send(text, []).catch((error) => this.fail(error)));
-    this.drafts = new Drafts(session.me.id);
     this.chip = new SessionChip(() => this.#stopSession());
     this.title = h("h2", { testid: "thread-title" }, "Thread");
     this.place = h("p", { class: "topic" });
@@ -57,7 +56,6 @@ export class ThreadPane {
       become,
       onSubmit: send,
       onArrowUp: () => this.list.editLastOwn(),
-      onChange: (text) => session.threadTs && this.drafts?.keep(session.threadTs, text),
     });
     this.element = h(
       "aside",
@@ -80,7 +78,7 @@ export class ThreadPane {
     if (!threadTs || !channel) return;
     const partner = directory.partnerOf(channel);
     this.place.textContent = partner ? displayName(partner) : `#${channel.name}`;
-    this.composer.open(threadTs, this.drafts.of(threadTs));
+    this.composer.open(threadTs);
     this.composer.placeholder = "Reply in the thread";
     this.composer.fit();
     this.fail(null);

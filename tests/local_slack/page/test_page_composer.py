@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
+from contextlib import asynccontextmanager
 
 import pytest
 from playwright.async_api import expect
@@ -85,3 +87,63 @@ async def test_files_can_be_dropped_and_pasted_and_one_that_is_too_large_is_refu
     await pane.get_by_test_id("send").click()
     (message,) = await slack.until(lambda workspace: workspace.messages("general"))
     assert [(file.name, len(file.content)) for file in message.files] == [("dropped.txt", 3), ("pasted.txt", 4)]
+
+
+@pytest.fixture
+def failing(slack, page):
+    """Let a call that posts in #general reach Slack when the block ends: the channel is archived by then."""
+
+    @asynccontextmanager
+    async def failing(method):
+        left = asyncio.Event()
+
+        async def send_late(route):
+            await left.wait()
+            await route.continue_()
+
+        await page.route(f"**/api/{method}", send_late)
+        async with page.expect_request(f"**/api/{method}"):
+            yield
+        slack.workspace.archive("general")
+        left.set()
+
+    return failing
+
+
+async def test_a_message_that_fails_after_another_conversation_was_opened_is_a_draft_of_its_own(
+    page, open_page, failing
+):
+    await open_page("general")
+    composer = page.get_by_test_id("channel-pane").get_by_test_id("composer")
+    alert = page.get_by_test_id("channel-pane").get_by_role("alert")
+    attached = page.get_by_test_id("attachments").get_by_role("listitem")
+    await page.evaluate(TRANSFER, {"kind": "drop", "name": "dropped.txt", "size": 3})
+    await composer.fill("for all")
+    async with failing("files.completeUploadExternal"):
+        await composer.press("Enter")
+        await page.get_by_test_id("channel-random").click()
+        await composer.fill("by the way")
+    await expect(alert).to_contain_text("was not sent")
+    await expect(alert).to_contain_text("Attach its files again.")
+    await expect(composer).to_have_value("by the way")
+    await expect(attached).to_have_count(0)
+
+    await page.get_by_test_id("channel-general").click()
+    await expect(composer).to_have_value("for all")
+    await expect(alert).to_have_count(0)
+    await page.get_by_test_id("channel-random").click()
+    await expect(composer).to_have_value("by the way")
+
+
+async def test_a_reply_that_fails_after_its_thread_was_closed_is_a_draft_of_the_thread(ana, page, open_page, failing):
+    root = await ana.say("general", "who owns the budget?")
+    await open_page(f"general/{root}")
+    reply = page.get_by_test_id("thread-pane").get_by_test_id("composer")
+    await reply.fill("Chloe, I think")
+    async with failing("chat.postMessage"):
+        await reply.press("Enter")
+        await page.get_by_test_id("close-thread").click()
+    await expect(reply).to_have_value("Chloe, I think")
+    await page.go_back()
+    await expect(reply).to_be_visible()
+    await expect(reply).to_have_value("Chloe, I think")
