@@ -4,14 +4,18 @@ const byTime = (a, b) => (a.ts < b.ts ? -1 : a.ts > b.ts ? 1 : 0);
 /** Whether the channel shows the message, not only a thread. */
 export const inTimeline = (message) => !isReply(message) || message.subtype === "thread_broadcast";
 
+const MAX_EARLY_REACTIONS = 200;
+
 /**
  * The loaded messages of one channel. A change makes a new message object, so views compare by identity.
- * Live events may arrive during a fetch: a message that an event changed after the fetch began wins over the page.
+ * Live events may arrive during a fetch: a message that an event changed after the fetch began wins over the page, and
+ * reactions and replies to a message that is not loaded yet are added to it when its page arrives.
  */
 export class Conversation {
   #messages = new Map();
   #touched = new Map();
   #gone = new Set();
+  #earlyReactions = [];
   #clock = 0;
   loaded = false;
   cursor = null;
@@ -44,7 +48,14 @@ export class Conversation {
       if (missing && !isNewer(message.ts)) this.#messages.delete(message.ts);
     }
     for (const message of page) {
-      if (!this.#gone.has(message.ts) && !isNewer(message.ts)) this.#messages.set(message.ts, message);
+      if (this.#gone.has(message.ts) || isNewer(message.ts)) continue;
+      this.#messages.set(message.ts, message);
+      for (const { at, event, added } of this.#earlyReactions) {
+        if (at > since && event.item.ts === message.ts) this.react(event, added);
+      }
+    }
+    for (const message of [...this.#messages.values()]) {
+      if (isReply(message) && !message.is_ephemeral && isNewer(message.ts)) this.#countReply(message);
     }
   }
 
@@ -72,9 +83,14 @@ export class Conversation {
     if (rootTs && rootTs !== ts && !message?.is_ephemeral) this.#uncountReply(rootTs);
   }
 
-  react({ user, reaction, item }, added) {
+  react(event, added) {
+    const { user, reaction, item } = event;
     const message = this.get(item.ts);
-    if (!message) return;
+    if (!message) {
+      this.#clock += 1;
+      this.#earlyReactions = [...this.#earlyReactions, { at: this.#clock, event, added }].slice(-MAX_EARLY_REACTIONS);
+      return;
+    }
     const reactions = (message.reactions ?? []).map((each) => ({ ...each, users: [...each.users] }));
     const entry = reactions.find((each) => each.name === reaction) ?? { name: reaction, users: [] };
     if (!reactions.includes(entry)) reactions.push(entry);

@@ -72,6 +72,7 @@ class ReadMarks {
 }
 
 const PAGE_SIZE = 60;
+const THREAD_PAGE_SIZE = 999;
 
 /** The state of the workspace that `?team=` names, by default the first one. */
 export async function fetchState() {
@@ -297,7 +298,13 @@ export class Session extends EventTarget {
   async #loadThread(channelId, ts) {
     const conversation = this.conversation(channelId);
     const since = conversation.now;
-    const { messages } = await this.#api.call("conversations.replies", { channel: channelId, ts, limit: 1000 });
+    const messages = [];
+    let cursor = null;
+    do {
+      const answer = await this.#api.call("conversations.replies", { channel: channelId, ts, limit: THREAD_PAGE_SIZE, cursor });
+      messages.push(...answer.messages);
+      cursor = answer.response_metadata?.next_cursor || null;
+    } while (cursor);
     conversation.merge(messages, since, (message) => message.thread_ts === ts);
     conversation.knownThreads.add(ts);
     this.changed();

@@ -8,6 +8,8 @@ import pytest
 from playwright.async_api import expect
 from slack_errors import error_of
 
+from local_slack.workspace.messages import Body
+
 pytestmark = pytest.mark.browser
 
 GENERAL = "C0GENERAL"
@@ -110,6 +112,36 @@ async def test_a_thread_of_an_app_that_is_not_connected_has_no_hint_on_steering(
     thread = page.get_by_test_id("thread-pane")
     await expect(thread.get_by_text("thanks")).to_be_visible()
     await expect(thread.get_by_test_id("run-bar")).to_be_hidden()
+
+
+async def test_a_thread_of_more_than_one_page_is_shown_to_its_end(slack, ana, page, open_page):
+    root = await ana.say("general", "count with me")
+    for number in range(1, 1003):
+        slack.workspace.post(GENERAL, ana.person, Body(str(number)), thread_ts=root)
+    await open_page(f"general/{root}")
+    thread = page.get_by_test_id("thread-pane").get_by_test_id("message")
+    await expect(thread).to_have_count(1003)
+    await expect(thread.last).to_contain_text("1002")
+
+
+async def test_reactions_and_replies_that_arrive_while_their_message_is_fetched_are_shown(ana, client, page, open_page):
+    root = await ana.say("general", "who owns the budget?")
+
+    async def answer_late(route):
+        fetched = await route.fetch()
+        await client.reactions_add(channel=GENERAL, timestamp=root, name="eyes")
+        await client.reactions_add(channel=GENERAL, timestamp=root, name="x")
+        await client.reactions_remove(channel=GENERAL, timestamp=root, name="x")
+        await ana.say("general", "Chloe, I think", thread=root)
+        await ana.say("general", "The fetch is late.")
+        await expect(page.get_by_text("The fetch is late.")).to_be_visible()
+        await route.fulfill(response=fetched)
+
+    await page.route("**/api/conversations.history", answer_late, times=1)
+    await open_page("general")
+    message = page.get_by_test_id("channel-pane").locator(f"[data-testid=message][data-ts='{root}']")
+    await expect(message.locator(".reaction")).to_have_count(1)
+    await expect(message.get_by_test_id("thread-summary")).to_contain_text("1 reply")
 
 
 @pytest.mark.parametrize("of", ["root", "reply"])
