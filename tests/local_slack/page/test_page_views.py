@@ -207,6 +207,15 @@ async def test_errors_are_shown_under_the_fields_and_answers_replace_or_stack_th
     assert kinds == ["view_submission"] * 3 + ["view_closed"] * 2
 
 
+async def test_a_select_with_long_options_fits_a_narrow_window(page, open_page, modal):
+    agents = [option("alpha", "the agent that looks through the notes and the roadmap")]
+    await page.set_viewport_size({"width": 400, "height": 800})
+    await open_page("general")
+    await modal(blocks=[field("who", "Agent", {"type": "static_select", "action_id": "who", "options": agents})])
+    body = page.get_by_test_id("modal").locator(".modal-body")
+    assert await body.evaluate("body => body.scrollWidth - body.clientWidth") == 0
+
+
 async def test_a_modal_is_for_one_person_survives_a_reload_and_is_closed_by_escape(page, open_page, modal, received):
     await open_page("general")
     await modal()
