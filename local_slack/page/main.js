@@ -178,8 +178,12 @@ class WorkspacePage {
     return channel.is_im ? "direct message" : `#${channel.name}`;
   }
 
+  /** A narrow window shows one pane only: the focus moves along with it, but not into a field, which would open a keyboard on a phone. */
   #view(name) {
     this.#app.dataset.view = name;
+    if (document.activeElement.checkVisibility()) return;
+    const { element } = { sidebar: this.sidebar, channel: this.channelPane, thread: this.threadPane }[name];
+    element.querySelector("[aria-current], .back")?.focus();
   }
 
   #posted(message) {

@@ -90,8 +90,7 @@ export class ChannelPane {
   constructor(session, { onBack, onSent, become }) {
     this.#session = session;
     this.list = new MessageList(session, { label: "Messages", onTop: () => this.#older() });
-    this.header = h("header", { class: "pane-header" });
-    this.onBack = onBack;
+    this.header = h("header", { class: "pane-header" }, iconButton("back", "Back to conversations", onBack, { class: "icon-button back" }));
     const send = async (typed, files) => onSent(await session.send(session.channelId, typed, { files }));
     this.composer = new Composer(session, {
       label: "Message",
@@ -188,8 +187,8 @@ export class ChannelPane {
     this.#headerKey = key;
     const title = partner ? [userAvatar(partner, "small"), displayName(partner), presenceDot(partner)] : [icon("hash"), channel.name];
     const about = partner?.is_bot ? (partner.online ? "App · online" : "App · not connected") : "";
-    this.header.replaceChildren(
-      iconButton("back", "Back to conversations", this.onBack, { class: "icon-button back" }),
+    while (this.header.firstChild !== this.header.lastChild) this.header.lastChild.remove();
+    this.header.append(
       h("div", { class: "pane-title" }, h("h2", {}, title), h("p", { class: "topic", title: about }, about)),
       partner ? "" : memberFaces(members),
     );

@@ -221,6 +221,20 @@ async def test_the_keyboard_switches_who_writes_and_the_writer_goes_on_in_the_sa
     assert (reply.user, reply.text) == ("U0BEN", "I do")
 
 
+async def test_in_a_narrow_window_the_focus_is_in_the_visible_pane(ana, page, open_page):
+    root = await ana.say("general", "who owns the budget?")
+    await page.set_viewport_size({"width": 400, "height": 800})
+    await open_page(f"general/{root}")
+    await page.get_by_test_id("thread-pane").get_by_role("button", name="Back to the channel").press("Enter")
+    back = page.get_by_test_id("channel-pane").get_by_role("button", name="Back to conversations")
+    await back.press("Enter")
+    await expect(page.get_by_test_id("channel-general")).to_be_focused()
+    await page.keyboard.press("Tab")
+    await page.keyboard.press("Enter")
+    await expect(page).to_have_url(re.compile("#/ana/random$"))
+    await expect(back).to_be_focused()
+
+
 KINDS = {"ben": "guest", "chloe": "external", "dora": "single_channel_guest"}
 
 
