@@ -33,11 +33,11 @@ from service.connections.stored import StoredConnections
 from service.doctor.delivery_audit import time_of
 from service.received import StoredMessages
 from service.schedules.stored import StoredSchedules
-from service.sessions.memory import ChannelMemory, channel_of
+from service.sessions.memory import ChannelMemory
 from service.sessions.people import AlwaysRules
 from service.sessions.personal import StoredPersonalRecords
-from service.sessions.workers import forget_workers
-from service.store.base import workspace_of
+from service.sessions.workers import forget_workers, threads_with_workers
+from service.store.base import workspace_of, workspaces_of_documents
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -126,7 +126,6 @@ async def erase(user: str, logs: LogStore, runs: RunStore) -> Erasure:
     for key in await logs.keys():
         keys.setdefault(key.conversation_id.partition("/")[0], []).append(key)
     for conversation_id in dict.fromkeys((*keys, *await runs.conversations())):
-        await forget_workers(runs, conversation_id, user)
         try:
             if not await _has_any(user, conversation_id, keys.get(conversation_id, []), logs, runs):
                 continue
@@ -165,10 +164,12 @@ async def _forget_records(user: str, runs: RunStore) -> int:
     async for channel, fact in _facts_of(user, runs):
         count += len(await ChannelMemory(runs, retry).forget(channel, fact.id))
     count += await StoredMessages(runs, retry).erase(user)
+    for thread in await threads_with_workers(runs):
+        await forget_workers(runs, thread, user)
     rules = AlwaysRules(runs, retry)
     records = StoredPersonalRecords(runs, retry, rules, lambda *_, **__: None)
     connections = StoredConnections(runs, retry)
-    for team in dict.fromkeys(map(workspace_of, await runs.conversations())):
+    for team in await workspaces_of_documents(runs):
         await records.forget(team, user)
         await connections.disconnect(team, user)
     return count
@@ -177,7 +178,7 @@ async def _forget_records(user: str, runs: RunStore) -> int:
 async def _kept_of(user: str, runs: RunStore) -> AsyncIterator[dict[str, Any]]:
     """Yield the connected accounts of a person, without tokens, their schedules, and the facts that they remember."""
     connections = StoredConnections(runs, StoreRetryPolicy())
-    for team in dict.fromkeys(map(workspace_of, await runs.conversations())):
+    for team in await workspaces_of_documents(runs):
         for server, at_s in (await connections.of_person(team, user)).items():
             yield _exported("", "", at_s, f"An account of {server} is connected.", "", "connected")
     for schedule in await _schedules_of(user, runs):
@@ -192,7 +193,7 @@ async def _kept_of(user: str, runs: RunStore) -> AsyncIterator[dict[str, Any]]:
 async def _facts_of(user: str, runs: RunStore) -> AsyncIterator[tuple[str, Fact]]:
     """Yield the facts that a person keeps in the memory of channels."""
     memory = ChannelMemory(runs, StoreRetryPolicy())
-    for channel in dict.fromkeys(map(channel_of, await runs.conversations())):
+    for channel in await memory.channels():
         for fact in await memory.facts(channel):
             if fact.by == user:
                 yield channel, fact
@@ -200,8 +201,7 @@ async def _facts_of(user: str, runs: RunStore) -> AsyncIterator[tuple[str, Fact]
 
 async def _schedules_of(user: str, runs: RunStore) -> list[Schedule]:
     stored = StoredSchedules(runs, StoreRetryPolicy())
-    teams = dict.fromkeys(map(workspace_of, await runs.conversations()))
-    found = [each.schedule for team in teams for each in await stored.stored(team)]
+    found = [each.schedule for team in await workspaces_of_documents(runs) for each in await stored.stored(team)]
     return [each for each in found if each.user == user]
 
 

@@ -19,6 +19,7 @@ from service.cli.store_access import StoreAccess, with_store
 from service.config.config import Environment, file_of, store_of
 from service.config.config_errors import ConfigError
 from service.store import inspect_run_store
+from service.store.base import workspaces_of_documents
 from service.tables import moment, table
 
 if TYPE_CHECKING:
@@ -138,7 +139,7 @@ async def _always(url: str, conversation: str, instance: str) -> list[dict[str, 
         rules = _rules(store, AlwaysRules)
         if conversation:
             return await rules.applicable(Key(conversation, instance))
-        found = [rule for team in await _teams(store) for rule in await rules.all(team)]
+        found = [rule for team in await workspaces_of_documents(store) for rule in await rules.all(team)]
     return [each for each in found if each.get("instance") == instance and each.get("conversation") is None]
 
 
@@ -158,7 +159,8 @@ async def list_(access: StoreAccess) -> None:
 
     async with aclosing(await inspect_run_store(access.url)) as store:
         waiting = await _waiting(store)
-        rules = [rule for team in await _teams(store) for rule in await _rules(store, AlwaysRules).all(team)]
+        teams = await workspaces_of_documents(store)
+        rules = [rule for team in teams for rule in await _rules(store, AlwaysRules).all(team)]
     if waiting:
         click.echo(table(("conversation", "asks", "until"), waiting))
     else:
@@ -181,7 +183,7 @@ async def revoke(access: StoreAccess, rule: str) -> None:
     from service.sessions.people import AlwaysRules  # noqa: PLC0415 - it takes long
 
     async with aclosing(await inspect_run_store(access.url)) as store, audit_log(access.audit_log) as record:
-        for team in await _teams(store):
+        for team in await workspaces_of_documents(store):
             if await _rules(store, AlwaysRules).revoke(team, rule):
                 record("rule.revoked", rule=rule, by="operator")
                 click.echo(f"Revoked {rule}. The next call is asked about again.")
@@ -193,10 +195,6 @@ def _rules(store: RunStore, kind: type[AlwaysRules]) -> AlwaysRules:
     from orchestrator_interactive.storage.retry import StoreRetryPolicy  # noqa: PLC0415 - it takes long
 
     return kind(store, StoreRetryPolicy())
-
-
-async def _teams(store: RunStore) -> list[str]:
-    return list(dict.fromkeys(each.partition(":")[0] for each in await store.conversations()))
 
 
 async def _waiting(store: RunStore) -> list[tuple[str, str, str]]:

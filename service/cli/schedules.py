@@ -11,7 +11,7 @@ from orchestrator_interactive.storage.retry import StoreRetryPolicy
 from service.cli.store_access import StoreAccess, with_store
 from service.schedules.stored import StoredSchedules
 from service.store import inspect_run_store
-from service.store.base import workspace_of
+from service.store.base import workspace_of, workspaces_of_documents
 from service.tables import moment, table
 
 if TYPE_CHECKING:
@@ -56,8 +56,7 @@ async def remove(access: StoreAccess, schedule_id: str) -> None:
 async def _open(access: StoreAccess) -> AsyncIterator[tuple[StoredSchedules, list[Schedule]]]:
     async with aclosing(await inspect_run_store(access.url)) as store:
         stored = StoredSchedules(store, StoreRetryPolicy())
-        teams = dict.fromkeys(map(workspace_of, await store.conversations()))
-        yield stored, [each for team in teams for each in await stored.current(team)]
+        yield stored, [each for team in await workspaces_of_documents(store) for each in await stored.current(team)]
 
 
 def _row(schedule: Schedule) -> tuple[str, ...]:

@@ -14,7 +14,7 @@ from orchestrator_interactive.interactions.export import as_text
 from orchestrator_interactive.interactions.records import Key
 from orchestrator_interactive.storage.retry import StoreRetryPolicy
 from service.cli.store_access import StoreAccess, with_store
-from service.sessions.workers import StoredWorkers, stop_worker
+from service.sessions.workers import StoredWorkers, stop_worker, threads_with_workers
 from service.store import inspect_run_store
 from service.store.base import thread_of
 from service.tables import moment, table
@@ -85,8 +85,7 @@ async def _open(access: StoreAccess) -> AsyncIterator[tuple[RunStore, list[Worke
     """Open the run store, and yield it with its workers, the latest first."""
     async with aclosing(await inspect_run_store(access.url)) as store:
         stored = StoredWorkers(store, StoreRetryPolicy())
-        threads = dict.fromkeys(map(thread_of, await store.conversations()))
-        found = [each for thread in threads for each in await stored.of_thread(thread)]
+        found = [each for thread in await threads_with_workers(store) for each in await stored.of_thread(thread)]
         yield store, sorted(found, key=lambda worker: -worker.created_s)
 
 

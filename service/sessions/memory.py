@@ -82,6 +82,11 @@ class ChannelMemory:
 
         return call
 
+    async def channels(self) -> list[str]:
+        """Return the channels that have facts."""
+        found = await self._retry.call(lambda: self._store.collections(_collection("")))
+        return [each.removeprefix(_collection("")) for each in found]
+
     async def facts(self, channel: str) -> list[Fact]:
         """Return the facts of a channel (`team:channel`), the oldest first."""
         documents = await self._retry.call(lambda: self._store.documents(_collection(channel)))

@@ -276,6 +276,11 @@ async def are_workers_at_work(store: RunStore, conversation_id: str) -> bool:
     return any(not each.ended_s for each in await _of_thread(store, conversation_id, time.time()))
 
 
+async def threads_with_workers(store: RunStore) -> list[str]:
+    """Return the threads that have records of workers."""
+    return [each.removeprefix(_collection("")) for each in await store.collections(_collection(""))]
+
+
 async def forget_workers(store: RunStore, conversation_id: str, user: str = "") -> None:
     """Delete the records of the ended workers of a thread, or only those of workers for one user."""
     for worker in await _of_thread(store, conversation_id, time.time()):

@@ -282,6 +282,10 @@ class RunStore(Protocol):
         """Return the readable documents of a collection by name, the latest first, or only the one with this name."""
         ...
 
+    async def collections(self, prefix: str = "") -> list[str]:
+        """Return the names of the collections that have documents, and begin with a prefix (letters and colons)."""
+        ...
+
     async def delete_document(self, collection: str, name: str, known: Mapping[str, Any] | None = None) -> bool:
         """Delete a document, only exactly the known one if there is one; return whether it existed."""
         ...
@@ -289,6 +293,14 @@ class RunStore(Protocol):
     async def aclose(self) -> None:
         """Close the store after pending writes."""
         ...
+
+
+async def workspaces_of_documents(store: RunStore) -> list[str]:
+    """Return the workspaces that have documents, also those without conversations.
+
+    The name of a collection of a workspace is its kind, the workspace, and perhaps more, with colons between them.
+    """
+    return list(dict.fromkeys(name.split(":")[1] for name in await store.collections() if ":" in name))
 
 
 class SharedBudget(RateBudget, Protocol):

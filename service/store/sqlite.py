@@ -132,6 +132,7 @@ _REPLACE_DOCUMENT = """UPDATE run_documents SET data = ?1 WHERE collection = ?2 
 _ADD_DOCUMENT = """INSERT INTO run_documents (collection, name, data) VALUES (?, ?, ?)
     ON CONFLICT DO NOTHING RETURNING number"""
 _DOCUMENTS = "SELECT name, data FROM run_documents WHERE collection = ? ORDER BY number DESC"
+_COLLECTIONS = "SELECT DISTINCT collection FROM run_documents WHERE collection GLOB ? || '*'"
 _DOCUMENT = "SELECT name, data FROM run_documents WHERE collection = ? AND name = ?"
 _TRIM_DOCUMENTS = """DELETE FROM run_documents WHERE number IN (
     SELECT number FROM run_documents WHERE collection = ? ORDER BY number DESC LIMIT -1 OFFSET ?)"""
@@ -378,6 +379,10 @@ class SqliteRunStore:
             return documents_in(file, collection)
         return documents_of(file.execute(_DOCUMENT, (collection, name)).fetchall())
 
+    @via(Database.read_in_thread)
+    def collections(self, file: sqlite3.Connection, prefix: str = "") -> list[str]:
+        return _names(file, _COLLECTIONS, prefix)
+
     @via(Database.write)
     def delete_document(
         self, file: sqlite3.Connection, collection: str, name: str, known: Mapping[str, Any] | None = None
@@ -545,7 +550,7 @@ def _firsts(file: sqlite3.Connection, statement: str, *values: Any) -> list[Any]
 
 
 def _names(file: sqlite3.Connection, statement: str, *values: Any) -> list[str]:
-    """Return the readable ids of conversations."""
+    """Return the readable names, such as ids of conversations."""
     return [name for name in _firsts(file, statement, *values) if isinstance(name, str) and name]
 
 

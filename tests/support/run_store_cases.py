@@ -383,3 +383,15 @@ async def a_collection_keeps_the_latest_documents(store: RunStore) -> None:
     assert list(await store.documents("runs")) == ["5", "4", "3", "2"]
     assert await store.replace_document("runs", "6", {}, {"number": 6}, most=3)
     assert list(await store.documents("runs")) == ["6", "5", "4"]
+
+
+@_case
+async def collections_with_documents_are_found_by_the_beginning_of_their_names(store: RunStore) -> None:
+    assert await store.collections() == []
+    for collection in ("memory:T1:C1", "memory:T2:C1", "memories:T1", "over:T1"):
+        for name in ("a", "b"):
+            await store.put_document(collection, name, {})
+    for name in ("a", "b"):
+        await store.delete_document("over:T1", name)
+    assert sorted(await store.collections()) == ["memories:T1", "memory:T1:C1", "memory:T2:C1"]
+    assert sorted(await store.collections("memory:")) == ["memory:T1:C1", "memory:T2:C1"]

@@ -53,6 +53,9 @@ _WAIT_S = 1
 # The counts of the heartbeats of the processes, and the number of leases that end at once.
 _OWNERS, _AT_ONCE = "runs:owners", 50
 
+# Number of keys per request of a search through all keys.
+_SCANNED = 1_000
+
 
 class RedisRunStore(RedisIndex):
     """A run store in a Redis server or cluster."""
@@ -216,6 +219,13 @@ class RedisRunStore(RedisIndex):
         names = [] if name is None else [name]
         found = await self._client.run(scripts.DOCUMENTS, _of_documents(collection), names)
         return documents_of((_text(name), data) for name, data in _paired(found).items())
+
+    async def collections(self, prefix: str = "") -> list[str]:
+        (_, pattern), (_, every) = _of_documents(f"{prefix}*"), _of_documents("*")
+        before, after = every.split("*")
+        async with self._client.command():
+            found = self._client.redis.scan_iter(match=pattern, count=_SCANNED)
+            return list({_text(key).removeprefix(before).removesuffix(after): None async for key in found})
 
     async def delete_document(self, collection: str, name: str, known: Mapping[str, Any] | None = None) -> bool:
         arguments = [name] if known is None else [name, as_json(known)]

@@ -30,6 +30,7 @@ from orchestrator_interactive.transcript.rows import joined, user_row
 from service.administration.people import erase, messages_of, overwrite_deleted
 from service.doctor.delivery_audit import check
 from service.schedules.stored import StoredSchedules
+from service.sessions.memory import ChannelMemory
 from service.store import open_log_store, open_run_store
 
 ANA, BEN = Author("U0ANA", "Ana Lovelace"), Author("U0BEN", "Ben")
@@ -275,10 +276,14 @@ async def test_the_ratings_of_a_person_lose_their_name_and_comment(opened):
     assert [(each.user, each.reward, each.comment) for each in ratings] == [("", -1, ""), (BEN.id, -1, "No.")]
 
 
+def worker_of(user):
+    return Worker(f"w{user}", f"{HERE}:w{user}", HERE, "run", "alpha", "", "Call my doctor", user, 1.0)
+
+
 async def test_the_record_of_a_worker_that_was_never_ordered_is_deleted(opened):
     async with opened("sqlite") as stored:
         await stored.deliver((ANA, "begin", 1))
-        worker = Worker("w000001", f"{HERE}:w000001", HERE, "run", "alpha", "", "Call my doctor", ANA.id, 1.0)
+        worker = worker_of(ANA.id)
         await stored.runs.put_document(f"workers:{HERE}", worker.id, {**asdict(worker), "instruction": "secret"})
         await erase(BEN.id, stored.logs, stored.runs)
         assert len(await stored.runs.documents(f"workers:{HERE}")) == 1
@@ -286,14 +291,41 @@ async def test_the_record_of_a_worker_that_was_never_ordered_is_deleted(opened):
         assert await stored.runs.documents(f"workers:{HERE}") == {}
 
 
+@pytest.mark.parametrize("is_left", [True, False], ids=["conversation", "no conversation"])
 @pytest.mark.parametrize("kind", ["sqlite", "redis"])
-async def test_the_schedules_of_a_person_are_exported_and_deleted(opened, kind):
+async def test_what_is_kept_of_a_person_outside_of_conversations_is_exported_and_deleted(opened, kind, is_left):
     async with opened(kind) as stored:
-        schedules = StoredSchedules(stored.runs, StoreRetryPolicy())
-        await stored.deliver((ANA, "begin", 1))
+        runs, retry = stored.runs, StoreRetryPolicy()
+        schedules, memory = StoredSchedules(runs, retry), ChannelMemory(runs, retry)
+        if is_left:
+            await stored.deliver((ANA, "begin", 1))
         for user in (ANA.id, BEN.id):
             await schedules.add(HERE, user, "alpha", "0 9 * * 1 call my doctor", f"call of {user}")
-        assert ("call my doctor", "scheduled") in await stored.texts(ANA)
-        await erase(ANA.id, stored.logs, stored.runs)
+            await memory.add("T:C", f"the doctor of {user}", user, user)
+            await runs.put_document("always:T", user, {"tool": "a", "instance": "alpha", "by": user})
+            await runs.put_document(f"home:T:{user}", "opened", {"at_s": 1.0})
+            await runs.put_document(f"accounts:T:{user}", "a", {"server": "tracker", "at_s": 1, "sealed": user})
+            worker = worker_of(user)
+            await runs.put_document(f"workers:{HERE}", worker.id, asdict(worker))
+        kept = [
+            ("An account of tracker is connected.", "connected"),
+            ("call my doctor", "scheduled"),
+            (f"the doctor of {ANA.id}", "remembered"),
+        ]
+        assert (await stored.texts(ANA))[-3:] == kept
+        assert (await erase(ANA.id, stored.logs, runs)).messages == 2 + is_left
         assert await stored.texts(ANA) == []
-        assert [each.schedule.user for each in await schedules.stored("T")] == [BEN.id]
+        assert len(await stored.texts(BEN)) == 3
+        collections = sorted(await runs.collections())
+        of_ben = [
+            f"accounts:T:{BEN.id}",
+            "always:T",
+            f"home:T:{BEN.id}",
+            "memory:T:C",
+            "schedules:T",
+            f"workers:{HERE}",
+        ]
+        assert collections == of_ben
+        documents = [await runs.documents(each) for each in collections]
+        assert [len(each) for each in documents] == [1] * len(documents)
+        assert ANA.id not in str(documents)

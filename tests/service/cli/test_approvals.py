@@ -66,7 +66,6 @@ async def test_rules_that_people_made_are_listed_and_revoked(config, tmp_path):
     url = f"sqlite:{tmp_path}/kept.db"
     async with aclosing(await open_run_store(url)) as store:
         await store.put_document("unrelated", "x", {})
-        await store.claim(key.conversation_id, "a process", 0.0)
         answer = PersonAnswer("click", (0,), ("U1",), ("Ana",), "", "conversation", 1_700_000_000.0)
         await AlwaysRules(store, StoreRetryPolicy()).add(key, "write_file", answer, "abc123")
     listed = await run_command("approvals", "list", "--config", config, "--store", url)

@@ -211,6 +211,12 @@ class NetworkRunStore:
     async def conversations(self) -> list[str]:
         return await self._connection.ask("conversations", lambda: list(self._table.conversations))
 
+    async def collections(self, prefix: str = "") -> list[str]:
+        every = self._table.collections
+        return await self._connection.ask(
+            "collections", lambda: [name for name in every if every[name] and name.startswith(prefix)]
+        )
+
     async def orphans(self) -> list[str]:
         return []
 
