@@ -16,7 +16,7 @@ from orchestrator_interactive.storage.errors import StoreError
 from orchestrator_interactive.storage.sqlite import sqlite_path
 from service.doctor.delivery_audit import check
 from service.store import inspect_run_store, open_log_store, refuse_unprepared
-from service.store.sqlite import exclusive, mark_gap
+from service.store.sqlite import ASIDE, exclusive, mark_gap
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -58,7 +58,7 @@ async def restore(url: str, source: Path) -> Restored:
         StoreError: the store is in Redis or in use, or the backup cannot be used; nothing was changed.
     """
     path = _file(url)
-    with exclusive(path), _new_file(path, keep=True) as copy:
+    with exclusive(path), _new_file(path, aside := _free_name(path)) as copy:
         await asyncio.to_thread(_copy, source, copy)
         try:
             refuse_unprepared(f"sqlite:{copy}")
@@ -70,7 +70,7 @@ async def restore(url: str, source: Path) -> Restored:
             raise StoreError(str(e).replace(str(copy), str(source))) from e
         with closing(sqlite3.connect(copy)) as file, file:
             since_s = mark_gap(file, time.time())
-        return Restored(since_s, audit, _set_aside(path))
+    return Restored(since_s, audit, aside)
 
 
 def _file(url: str) -> Path:
@@ -83,15 +83,15 @@ def _file(url: str) -> Path:
 
 
 @contextmanager
-def _new_file(path: Path, *, keep: bool = False) -> Iterator[Path]:
+def _new_file(path: Path, aside: Path | None = None) -> Iterator[Path]:
     """Yield a temporary file that becomes `path` when the body has succeeded; it is then on the disk.
 
-    With `keep`, `path` may exist.
+    An existing file is kept as `aside`.
 
     Raises:
-        StoreError: the file or its disk cannot be used.
+        StoreError: the file or its disk cannot be used, or another process has it open.
     """
-    if path.exists() and not keep:
+    if path.exists() and aside is None:
         raise StoreError(f"{path} exists already. Name a new file.")
     try:
         with tempfile.TemporaryDirectory(dir=path.parent, prefix=f".{path.name}-") as folder:
@@ -105,6 +105,8 @@ def _new_file(path: Path, *, keep: bool = False) -> Iterator[Path]:
             with closing(sqlite3.connect(copy)) as file:
                 file.execute("PRAGMA journal_mode = DELETE")  # everything is in one file
             _sync(copy)
+            if aside is not None:
+                _set_aside(path, aside)
             copy.replace(path)
         _sync(path.parent)
     except (OSError, sqlite3.Error) as e:
@@ -138,18 +140,29 @@ async def _verified(copy: Path) -> DeliveryAudit:
         return await check(runs, logs)
 
 
-def _set_aside(path: Path) -> Path | None:
-    """Give the file a second name, which it keeps when a backup takes its place; returns that name."""
-    if not path.exists():
-        return None
-    with suppress(sqlite3.Error), closing(sqlite3.connect(path)) as file:
-        file.execute("PRAGMA journal_mode = DELETE")  # puts everything into the one file
-    aside = path.with_name(f"{path.name}.before-{time.strftime('%Y%m%d-%H%M%S')}")
+def _free_name(path: Path) -> Path | None:
+    """Return another name for the file; `None` if it does not exist."""
+    return path.with_name(f"{path.name}{ASIDE}{time.strftime('%Y%m%d-%H%M%S')}") if path.exists() else None
+
+
+def _set_aside(path: Path, aside: Path) -> None:
+    """Give the file a second name, which it keeps when a backup takes its place.
+
+    Raises:
+        StoreError: another process has it open.
+    """
+    try:
+        with closing(sqlite3.connect(path)) as file:
+            file.execute("PRAGMA journal_mode = DELETE")  # puts everything into the one file
+    except sqlite3.Error as e:  # otherwise the file is damaged
+        if getattr(e, "sqlite_errorname", "").startswith("SQLITE_BUSY"):
+            raise StoreError(
+                f"Another process has {path} open, such as `sessions serve` or `top`. Stop it, and restore again."
+            ) from e
     aside.hardlink_to(path)
     for suffix in _SIDE_FILES:  # of a damaged file only
         with suppress(FileNotFoundError):
             Path(f"{path}{suffix}").rename(f"{aside}{suffix}")
-    return aside
 
 
 def _sync(path: Path) -> None:

@@ -47,6 +47,8 @@ __all__ = ["inspect_runs", "open_budget", "open_logs", "open_runs", "refuse_unpr
 # Timeout of `wait_for_notifications`, in seconds.
 _WAIT_S = 1.0
 _VERSION = 1
+# After the name of a file, in the name that a restore gives it.
+ASIDE = ".before-"
 # The workspace in a conversation's id, as in `workspace_of`. SQLite uses the index only for exactly this expression.
 _WORKSPACE = "substr(conversation, 1, instr(conversation || ':', ':') - 1)"
 
@@ -559,9 +561,12 @@ def exclusive(path: Path) -> Iterator[None]:
     """Hold the lock of the file, which may be missing, so that no service uses it.
 
     Raises:
-        StoreError: a service uses it, or the lock cannot be created.
+        StoreError: a service uses it, or its folder or the lock cannot be created.
     """
-    path.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as e:
+        raise StoreError(storage.problem(path, e)) from e
     lock = _locked(path)
     try:
         yield
@@ -578,8 +583,6 @@ def _locked(path: Path) -> int:
     path = path.resolve()
     lock_path = path.with_name(f"{path.name}.lock")
     try:
-        if path.exists() and path.stat().st_nlink > 1:  # SQLite's journal has the file's name, too
-            raise StoreError(f"{path} has a second hard link, which can corrupt the file. Remove one link.")
         lock = os.open(lock_path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
     except OSError as e:
         raise StoreError(storage.problem(lock_path, e)) from e
@@ -588,7 +591,30 @@ def _locked(path: Path) -> int:
     except BlockingIOError as e:
         os.close(lock)
         raise StoreError(f"Another service uses {path}. Stop it, or use Redis to run several services.") from e
+    try:
+        _refuse_links(path)
+    except BaseException:
+        os.close(lock)
+        raise
     return lock
+
+
+def _refuse_links(path: Path) -> None:
+    """Remove the second name of a file that a restore did not replace. Requires the file's lock.
+
+    Raises:
+        StoreError: the file has another name, and SQLite's journal has only one name.
+    """
+    try:
+        if not path.exists() or path.stat().st_nlink == 1:
+            return
+        for other in path.parent.iterdir():
+            if other.name.startswith(f"{path.name}{ASIDE}") and other.samefile(path):
+                other.unlink()
+        if path.stat().st_nlink > 1:
+            raise StoreError(f"{path} has a second hard link, which can corrupt the file. Remove one link.")
+    except OSError as e:
+        raise StoreError(storage.problem(path, e)) from e
 
 
 def _steady_clock() -> Callable[[], float]:

@@ -6,7 +6,7 @@ import asyncio
 import json
 import signal
 import sqlite3
-from contextlib import closing
+from contextlib import aclosing, closing
 
 import pytest
 from anthropic_server import Gate, message, text
@@ -15,7 +15,7 @@ from service_process import run_command
 from stored_conversations import StoredConversations
 
 from service.cli.main import main
-from service.store import inspect_run_store
+from service.store import inspect_run_store, open_run_store
 
 FILE = """
 instances: {{alpha: {{persona: {{name: Alpha, emoji: ":owl:"}}}}}}
@@ -152,6 +152,46 @@ def test_a_store_is_replaced_under_its_name_and_kept_under_another_one(run, tmp_
     (aside,) = tmp_path.glob("kept.db.before-*")
     assert StoredConversations(aside).said() == ["hello", "later"]
     assert kept.said() == ["hello"]
+
+
+def test_a_store_that_is_open_elsewhere_stays(run, tmp_path, kept):
+    empty = tmp_path / "empty.db"
+    assert run("backup", str(empty)).exit_code == 0
+    kept.talk("later")
+
+    async def restore_while_it_is_open():
+        async with aclosing(await inspect_run_store(kept.url)):
+            return await asyncio.to_thread(run, "restore", str(empty))
+
+    refused = asyncio.run(restore_while_it_is_open())
+    assert (refused.exit_code, f"Another process has {tmp_path}/kept.db open" in refused.output) == (2, True)
+    assert list(tmp_path.glob("kept.db.before-*")) == []
+    assert kept.said() == ["hello", "later"]
+
+
+def test_a_killed_restore_does_not_keep_the_service_from_its_store(run, tmp_path, kept):
+    copy, left = tmp_path / "copy.db", tmp_path / "kept.db.before-20260102-030405"
+    assert run("backup", str(copy)).exit_code == 0
+    left.hardlink_to(tmp_path / "kept.db")
+    other = tmp_path / "kept.db.before-20250102-030405"
+    other.write_bytes(copy.read_bytes())
+
+    async def start_and_end_a_service():
+        await (await open_run_store(kept.url)).aclose()
+
+    asyncio.run(start_and_end_a_service())
+    assert list(tmp_path.glob("kept.db.before-*")) == [other]
+    left.hardlink_to(tmp_path / "kept.db")
+    restored = run("restore", str(copy))
+    assert restored.exit_code == 0, restored.output
+    assert kept.said() == ["hello"]
+
+
+def test_a_folder_that_cannot_be_made_is_named(tmp_path, run, kept):
+    copy = tmp_path / "copy.db"
+    assert run("backup", str(copy)).exit_code == 0
+    refused = run("restore", str(copy), "--store", f"sqlite:{copy}/below/kept.db")
+    assert (refused.exit_code, f"{copy}/below/kept.db cannot be used" in refused.output) == (2, True), refused.output
 
 
 def test_redis_has_its_own_backups(redis_url, tmp_path):
