@@ -355,7 +355,7 @@ async def _working(  # noqa: PLR0913, PLR0917 - the parts of a service
             rules := AlwaysRules(store, retry),
         ) as sessions,
     ):
-        observation.health.store = store
+        observation.health.store, observation.health.retry = store, retry
         with notes.offered():
             records = StoredPersonalRecords(store, retry, rules, record)
             more = sessions, runs, budget, retention, records, workers, schedules, memory, connections, slack_tools

@@ -98,7 +98,7 @@ async def _sessions(
             rules=AlwaysRules(store, retry),
         ) as sessions,
     ):
-        observation.health.store = store
+        observation.health.store, observation.health.retry = store, retry
         yield sessions
 
 

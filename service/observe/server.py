@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Mapping
 
     from connector.app import Connection
+    from orchestrator_interactive.storage.retry import StoreRetryPolicy
     from service.observe.metrics import Metrics
     from service.store.base import RunStore
 
@@ -51,6 +52,7 @@ class Health:
     Attributes:
         connection: the connection to Slack, once it is open.
         store: the run store, once it is open.
+        retry: the policy by which the service uses the store.
         is_stopping: the service shuts down.
         are_agents_there: returns whether the process of the agents answers; `None`: they work in this process.
     """
@@ -58,6 +60,7 @@ class Health:
     def __init__(self, reserve_mb: int, free_mb: Mapping[str, int]) -> None:
         self.connection: Connection | None = None
         self.store: RunStore | None = None
+        self.retry: StoreRetryPolicy | None = None
         self.is_stopping = False
         self.are_agents_there: Callable[[], bool] | None = None
         self._reserve_mb = reserve_mb
@@ -111,6 +114,8 @@ class Health:
             return Check(ok=False, says=f"The store does not answer within {_STORE_WITHIN_S:g} s.")
         except StoreError as e:
             return Check(ok=False, says=f"The store does not answer: {e}")
+        if self.retry is not None and self.retry.is_unavailable:  # a call of the service waits
+            return Check(ok=False, says="The store does not accept writes; the log has the reason (store.unavailable).")
         return Check(ok=True, says="The store answers.")
 
     @staticmethod

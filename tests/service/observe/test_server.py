@@ -45,6 +45,11 @@ async def test_the_service_is_ready_unless_slack_or_the_store_is_away_or_it_shut
             await becomes(free_port, 200)
             asked = await slack.as_person("ana").say("general", "@alpha look")
             await slack.until(lambda _: environment.said(asked), 20)
+            redis.ask("CONFIG", "SET", "maxmemory", "1")  # it still answers reads
+            await slack.as_person("ana").say("general", "look again", thread=asked)
+            assert "does not accept writes" in await becomes(free_port, 503, "store")
+            redis.ask("CONFIG", "SET", "maxmemory", "0")
+            await becomes(free_port, 200)
             held = environment.hold("chat.postMessage")
             gate.open()
             await asyncio.wait_for(held.reached.wait(), 20)
