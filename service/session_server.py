@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from contextlib import aclosing, asynccontextmanager
+import asyncio
+from contextlib import aclosing, asynccontextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
 import structlog
 
 from orchestrator_interactive.interactions.stores import retrying
+from orchestrator_interactive.storage.errors import StoreError, StoreReplaced
 from orchestrator_interactive.storage.retry import StoreRetryPolicy
 from service.administration.reload import reloading
 from service.config.config import store_of
@@ -30,11 +32,13 @@ if TYPE_CHECKING:
     from service.administration.reload import ConfigChange, ConfigFile
     from service.config.config import Environment, ServiceConfig
     from service.observe import Observation
+    from service.store.base import RunStore
 
 log = structlog.get_logger(__name__)
 
 # Seconds of the shutdown grace that are reserved after the runs have ended, at most half of it.
 _AFTER_RUNS_S = 2.0
+_LOOK_EVERY_S = 1.0
 
 
 async def serve_sessions(config: ServiceConfig, environment: Environment, file: ConfigFile) -> None:
@@ -44,7 +48,7 @@ async def serve_sessions(config: ServiceConfig, environment: Environment, file: 
 
     Raises:
         ConfigError: a module, an address or a certificate cannot be used.
-        StoreError: the conversation store cannot be used.
+        StoreError: the conversation store cannot be used, or its file was removed or replaced.
     """
     await preflight(config, environment)
     free_mb: dict[str, int] = {}
@@ -56,7 +60,7 @@ async def serve_sessions(config: ServiceConfig, environment: Environment, file: 
         until_signalled(grace_s) as ended,
         on_hangup() as reload_asked,
         observing(observe, names, config.workspace.reserve_mb, free_mb, hidden) as observation,
-        _sessions(config, environment, free_mb, observation, host) as sessions,
+        _sessions(config, environment, free_mb, observation, host) as (sessions, store),
         listening(config.sessions, sessions, host, max(grace_s - _AFTER_RUNS_S, grace_s / 2)),
     ):
 
@@ -67,7 +71,7 @@ async def serve_sessions(config: ServiceConfig, environment: Environment, file: 
 
         async with reloading(file, config, environment, reload_asked, apply=apply, record=_unaudited):
             log.info("sessions.ready", instances=names, default_provider=environment.default_provider)
-            await ended.wait()
+            await _until_ended(ended, store)
         log.info("sessions.stopping")
 
 
@@ -78,7 +82,7 @@ async def _sessions(
     free_mb: dict[str, int],
     observation: Observation,
     host: RemoteHost,
-) -> AsyncIterator[InProcessSessionManager]:
+) -> AsyncIterator[tuple[InProcessSessionManager, RunStore]]:
     """Open the sessions on the store of the service, whose leases this process does not touch."""
     url, retry = store_of(config, environment), StoreRetryPolicy()
     async with (
@@ -99,7 +103,28 @@ async def _sessions(
         ) as sessions,
     ):
         observation.health.store, observation.health.retry = store, retry
-        yield sessions
+        yield sessions, store
+
+
+async def _until_ended(ended: asyncio.Event, store: RunStore) -> None:
+    """Wait for the end of the process.
+
+    Raises:
+        StoreReplaced: the open store was removed or replaced.
+    """
+    while True:
+        with suppress(TimeoutError):
+            async with asyncio.timeout(_LOOK_EVERY_S):
+                await ended.wait()
+                return
+        try:
+            async with asyncio.timeout(_LOOK_EVERY_S):
+                await store.thread_of("health:check:0")
+        except StoreReplaced as gone:
+            log.critical("store.replaced", problem=str(gone))
+            raise
+        except (StoreError, TimeoutError):  # those who use it report it
+            continue
 
 
 def _unaudited(*_event: Any, **_fields: Any) -> None:

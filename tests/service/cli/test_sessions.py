@@ -53,3 +53,16 @@ async def test_it_serves_until_sigterm(config_file, tmp_path):
     async with serving({"HOME": str(tmp_path)}, *arguments, command=("sessions", "serve")) as process:
         await process.says("sessions.ready")
         assert await process.ended(signal.SIGTERM) == 0
+
+
+async def test_it_ends_if_its_store_is_replaced(config_file, tmp_path):
+    path, arguments = tmp_path / "kept.db", ("--config", str(config_file(FILE)), "--listen", free_address())
+    env = {"HOME": str(tmp_path), "AMPLIFIER_SLACK_STORE": f"sqlite:{path}"}
+    async with serving(env, *arguments, command=("sessions", "serve")) as process:
+        await process.says("sessions.ready")
+        (tmp_path / "other.db").write_bytes(path.read_bytes())
+        (tmp_path / "other.db").replace(path)
+        assert await process.ended(None, within_s=20) == 2
+    assert "Error: The conversation log" in process.output
+    assert "was removed or replaced while it was open" in process.output
+    assert "ExceptionGroup" not in process.output
