@@ -228,6 +228,7 @@ async def prune(  # noqa: PLR0913, PLR0917 - one argument per option
     """
     if unfinished and not whole:
         raise click.UsageError("--unfinished is for entire conversations: add --whole.")
+    click.echo(f"Store: {access.place}", err=True)
     if conversation is None:
         keys = [key for key in await access.store.keys() if agent in (None, key.agent_id)]
         keys = [key for key in keys if workspace in (None, workspace_of(key.conversation_id))]

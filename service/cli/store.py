@@ -18,7 +18,7 @@ from service.administration.people import erase as erase_messages
 from service.administration.people import messages_of, overwrite_deleted
 from service.cli.conversations import atomic_output
 from service.cli.setup import config_option
-from service.cli.store_access import StoreAccess, run_at, store_option, with_store
+from service.cli.store_access import StoreAccess, place_of, run_at, store_option, with_store
 from service.store import inspect_run_store
 from service.tables import counted, moment
 
@@ -46,7 +46,12 @@ def backup(context: click.Context, file: Path, config_path: Path | None, url: st
 
     Exit codes: 0 written, 1 written, but the audit of the store found violations, 2 not written.
     """
-    audit = run_at(config_path, url, lambda store, _: back_up(store, file))
+
+    async def copy(store: str, _config: ServiceConfig) -> DeliveryAudit:
+        click.echo(f"Store: {place_of(store)}", err=True)
+        return await back_up(store, file)
+
+    audit = run_at(config_path, url, copy)
     click.echo(f"Wrote {file}: {_found(audit)}.")
     context.exit(_violations(audit))
 
@@ -145,6 +150,7 @@ async def erase(access: StoreAccess, user: str, yes: bool) -> None:
         aclosing(await inspect_run_store(access.url)) as runs,
     ):
         _warn_of_no_audit(access.audit_log)
+        click.echo(f"Store: {access.place}", err=True)
         if not yes:
             count = sum([1 async for _ in messages_of(user, access.store, runs)])
             click.confirm(f"Erase {counted(count, 'message')} of {user}? This cannot be undone.", abort=True)

@@ -93,12 +93,16 @@ class StoreAccess:
 
     @property
     def place(self) -> str:
-        """The store's URL without its password."""
-        return functools.reduce(lambda url, secret: url.replace(f":{secret}@", ":…@"), passwords(self.url), self.url)
+        return place_of(self.url)
 
     def command(self, *arguments: str) -> str:
         """Format a follow-up command."""
         return shlex.join(("amplifier-slack", "conversations", *arguments, *self.options))
+
+
+def place_of(url: str) -> str:
+    """Return a store's URL without its password."""
+    return functools.reduce(lambda url, secret: url.replace(f":{secret}@", ":…@"), passwords(url), url)
 
 
 store_option = click.option("--store", "url", metavar="URL", help="The store's URL; overrides all others.")

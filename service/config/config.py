@@ -504,7 +504,7 @@ def load_config(
 
     Paths in the file are relative to its folder. References to environment variables are expanded; those of secret
     options are then removed from the process's environment, if `environment` is given, and added to `taken`: variables
-    of earlier calls, by name. `needs_agents` as in `References`.
+    of earlier calls, by name. Without `needs_agents`, `triggers` are left out, and references are as in `References`.
 
     Raises:
         ConfigError: the file cannot be read, is not YAML, refers to a variable that is not set, or has an unknown or
@@ -519,6 +519,8 @@ def load_config(
         )
     if taken is None:
         taken = environment.secrets() if environment else {}
+    if not needs_agents:
+        given.pop("triggers", None)
     references = References(taken, needs_agents=needs_agents)
     try:
         given = references.expand(given)

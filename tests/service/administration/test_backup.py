@@ -54,6 +54,7 @@ async def test_after_the_restore_of_an_older_backup_no_answer_is_repeated(  # no
         await slack.until(lambda _: environment.found(pending, "position 1 in the queue"))
         backed_up = await run_command("backup", file, *store)
         assert (backed_up.code, "3 conversations, " in backed_up.output) == (0, True), backed_up.output
+        assert f"Store: {store[1]}" in backed_up.output
         again = await run_command("backup", file, *store)
         assert (again.code, "exists already" in again.output) == (2, True)
         goes_on.open()

@@ -25,6 +25,17 @@ NOTHING = "Nothing to delete: everything was written to within the last 30 days,
 
 
 @pytest.fixture
+def output_of(output_of):
+    """Return the standard output of a successful command."""
+
+    def standard_output_of(result):
+        output_of(result)
+        return result.stdout
+
+    return standard_output_of
+
+
+@pytest.fixture
 def empty(tmp_path):
     return StoredConversations(tmp_path / "empty.db")
 
@@ -176,11 +187,11 @@ def test_a_damaged_conversation_is_reported_and_the_others_are_pruned(kept, outp
     kept.rest({"branch-1": 31})
     with closing(sqlite3.connect(kept.path)) as file, file:
         file.execute("UPDATE trees SET tree = '{' WHERE log = (SELECT id FROM logs WHERE conversation = ?)", (THERE,))
-    listed = output_of(kept.run("list")).splitlines()[1:-1]
+    listed = output_of(kept.run("list")).splitlines()[1:]
     assert [line.split()[0] for line in listed] == [THERE, HERE]
     assert listed[0].endswith("(damaged)")
     pruned = kept.run("prune")
-    assert pruned.exit_code == 1
+    assert (pruned.exit_code, pruned.stderr.splitlines()[0]) == (1, f"Store: sqlite:{kept.path}")
     assert "Deleted 1 branch (4 states)." in pruned.output
     assert f"The stored branches of conversation {THERE} of alpha are damaged" in pruned.output
 

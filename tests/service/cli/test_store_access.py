@@ -72,6 +72,7 @@ def test_a_store_command_needs_no_variables_of_the_agents(kept, config_file, out
     kept.talk("here")
     file = config_file(
         "store: sqlite:kept.db\ninstances: {a: {persona: {name: A, emoji: ':owl:'}, providers: "
-        "[{module: provider-anthropic, config: {api_key: '${NOT_HERE}'}}]}}"
+        "[{module: provider-anthropic, config: {api_key: '${NOT_HERE}'}}]}}\ntriggers: {endpoints: {ci: "
+        "{secret: '${NOT_HERE}', instance: a, channel: C0GENERAL, text: go}}}"
     )
     assert "here" in output_of(run("conversations", "list", "--config", str(file)))
