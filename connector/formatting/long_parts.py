@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 # Longer ones would fill several screens.
 _MOST_LINES, _MOST_ROWS = 60, 50
 MOST_PARTS = 9
-_FENCE = re.compile(r" {0,3}(`{3,}|~{3,})([^`]*)")
+_FENCE = re.compile(r"( {0,3})(`{3,}|~{3,})([^`]*)")
 _DELIMITERS = re.compile(r" {0,3}\|?(?:[ \t]*:?-+:?[ \t]*\|)+(?:[ \t]*:?-+:?[ \t]*)?")
 _ENDINGS = {
     "bash": "sh",
@@ -66,13 +66,14 @@ def without_long_parts(markdown: str) -> tuple[str, tuple[LongPart, ...]]:
 def _block(lines: Sequence[str], at: int) -> tuple[int, LongPart | None]:
     """Return the line after the block that begins here, and the part, if it is a long code block or table."""
     if opened := _FENCE.fullmatch(lines[at]):
-        closes = (n for n in range(at + 1, len(lines)) if _closes(lines[n], opened[1]))
+        closes = (n for n in range(at + 1, len(lines)) if _closes(lines[n], opened[2]))
         last = next(closes, len(lines))
-        word = (opened[2].split() or [""])[0].lower()
+        word = (opened[3].split() or [""])[0].lower()
         ending = _ENDINGS.get(word, word)
         kind = f"code.{ending if _ENDING.fullmatch(ending) else 'txt'}"
         is_long = last - at - 1 > _MOST_LINES
-        content = "".join(f"{line}\n" for line in lines[at + 1 : last])
+        indentation = re.compile(f" {{0,{len(opened[1])}}}")  # of the fence, which is no part of the code
+        content = "".join(f"{indentation.sub('', line, count=1)}\n" for line in lines[at + 1 : last])
         return min(last + 1, len(lines)), LongPart(kind, content) if is_long else None
     if "|" in lines[at] and at + 1 < len(lines) and _DELIMITERS.fullmatch(lines[at + 1]):
         end = next((n for n in range(at + 2, len(lines)) if "|" not in lines[n]), len(lines))

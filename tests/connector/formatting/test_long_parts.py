@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -18,6 +19,15 @@ def test_long_code_and_long_tables_become_files_named_in_the_text():
     assert [part.kind for part in parts] == ["code.py", "table.csv"]
     assert parts[0].content == f"{CODE}\n"
     assert parts[1].content.splitlines()[:2] == ["n,text", '0,"a, ""b"""']
+
+
+@pytest.mark.parametrize("indent", ["", " ", "   "])
+def test_the_indentation_of_a_fence_is_no_part_of_its_code(indent):
+    code = f"if x:\n    y\n  \n{CODE}"
+    lines = "".join(f"{indent}{line}\n" for line in code.split("\n"))
+    text = f"1. Do:\n\n{indent}```sh\n{lines}left\n{indent}```\n"
+    [part] = without_long_parts(text)[1]
+    assert part.content == f"{code}\nleft\n"
 
 
 def test_a_language_that_is_no_ending_is_text():
