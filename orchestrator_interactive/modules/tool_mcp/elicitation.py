@@ -20,7 +20,8 @@ if TYPE_CHECKING:
 log = structlog.get_logger(__name__)
 
 _MOST_FIELDS = 16
-_MOST_CHOICES = 10
+# Slack shows ten options of a question.
+_MOST_OPTIONS = 10
 _MOST_QUESTIONS = 10
 _TRIES = 3
 _TEXT_CHARS, _NAME_CHARS, _LABEL_CHARS, _URL_CHARS = 400, 60, 70, 2_000
@@ -135,14 +136,13 @@ class Asker:
     ) -> ElicitResult | Any:
         """Return the value of a field, `None` for a blank one, or the end of the form."""
         choices = _choices(field)
-        if choices is not None and not 0 < len(choices) <= _MOST_CHOICES:
+        options = (*(choices or ()), *(() if is_required else (_SKIP,)), _DECLINE)
+        if choices == {} or len(options) > _MOST_OPTIONS:
             return self._refused("a field has no choices, or too many")
-        skip = () if is_required else (_SKIP,)
         title = one_line(str(field.get("title") or name), _NAME_CHARS)
         note = one_line(str(field.get("description") or ""), _TEXT_CHARS)
         question = f"{self._said(message)} {title}{f' ({note})' if note else ''}:"
         for attempt in range(_TRIES):
-            options = (*(choices or ()), *skip, _DECLINE)
             is_list = field.get("type") == "array"
             answer = await self._ask(
                 question, options, f"{part}.{attempt}", takes_text=choices is None, is_multiple=is_list

@@ -131,6 +131,7 @@ FORMS = {
     "field-of-objects": elicit(answer={"type": "object", "properties": {}}),
     "field-without-choices": elicit(answer={"type": "string", "enum": []}),
     "field-of-many-choices": elicit(answer={"type": "string", "enum": [str(n) for n in range(500)]}),
+    "field-of-nine-choices-or-none": elicit(answer={"type": "string", "enum": [str(n) for n in range(9)]}),
 }
 
 
@@ -143,14 +144,15 @@ async def test_a_form_that_asks_too_much_is_declined(mounted: Any, case: str) ->
 
 
 async def test_several_choices_are_a_list(mounted: Any) -> None:
-    colours = {"type": "array", "items": {"type": "string", "enum": ["red", "blue", "green"]}}
+    names = ("red", "blue", "green", "pink", "grey", "black", "white", "brown")  # as many as Slack shows with two more
+    colours = {"type": "array", "items": {"type": "string", "enum": names}}
     host = await mounted({"evil": raw({"lines": [elicit(colours=colours)]})})
     host.answers = [{"chosen": ["red", "green"], "text": ""}]
     await host.text("evil__act")
     await until(lambda: host.asked)
     [asked] = host.asked
     assert asked["is_multiple"]
-    assert asked["options"] == ("red", "blue", "green", "Leave blank", "Do not answer")
+    assert asked["options"] == (*names, "Leave blank", "Do not answer")
 
 
 async def test_a_question_cannot_imitate_another_one(mounted: Any) -> None:
