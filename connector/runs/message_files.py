@@ -130,8 +130,12 @@ class MessageFiles:
         call = {"tool": "download_file", "id": f"file:{file.id}", "label": texts.downloading(file.name)}
         async with self._free:
             self._show("tool:start", {**call, "args": {}})
-            read = await self._read(file)
-            self._show("tool:end", {**call, "success": not read.problem})
+            problem = ""
+            try:
+                read = await self._read(file)
+                problem = read.problem
+            finally:  # also if it is dropped
+                self._show("tool:end", {**call, "success": not problem})
         return read
 
     async def _read(self, file: SlackFile) -> MessageFile:
