@@ -160,7 +160,9 @@ class _Part:
 
     def __init__(self, stream: AnswerStream, number: int) -> None:
         self.number = number
-        self.text, self._growing = "", GrowingText()
+        self.text = ""
+        # `None`: it has become too long for a stream.
+        self._growing: GrowingText | None = GrowingText()
         # The Markdown that Slack shows, and the Markdown that is being sent.
         self.sent, self._sending = "", ""
         self.messages: list[Streamed] = []
@@ -234,9 +236,13 @@ class _Part:
 
     def _news(self) -> str:
         """Return the Markdown that Slack does not show yet."""
+        if self._growing is None:
+            return ""
         shown = self._growing.visible(self.text)
-        is_growing = len(self.sent) < len(shown) <= MOST_CHARS and shown.startswith(self.sent)
-        return shown[len(self.sent) :] if is_growing else ""
+        if len(shown) > MOST_CHARS:
+            self._growing = None
+            return ""
+        return shown[len(self.sent) :] if shown.startswith(self.sent) else ""
 
     def _next_text(self) -> str:
         self._sending, last = self._news(), self.messages[-1]

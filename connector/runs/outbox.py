@@ -229,8 +229,8 @@ class Outbox:
         async def send(*, in_doubt: bool) -> None:  # noqa: ARG001 - repeated calls have the same result
             nonlocal post, link
             if not post.canvas:
-                title, markdown = uploads.title_of(post.file), native_markdown(post.file) or fenced(post.file)
-                post = replace(post, canvas=await canvases.create(self._client, title, markdown))
+                markdown = await asyncio.to_thread(native_markdown, post.file) or fenced(post.file)  # takes a while
+                post = replace(post, canvas=await canvases.create(self._client, uploads.title_of(post.file), markdown))
                 # Stored before anybody sees it, so that the next owner continues with the same canvas.
                 await self._lease.write(StateChanges(posts={post.part: asdict(post)}))
             link = await canvases.show(self._client, post.canvas, self._first, self._lease.confirm)

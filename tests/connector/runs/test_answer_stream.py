@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import time
+from contextlib import asynccontextmanager
 
 import pytest
 from fake_web_api import FakeWebClient
+from profiled import noting_calls
 from virtual_time import in_virtual_time
 
 from connector import Persona, SlackOptions
@@ -285,9 +287,8 @@ class Lease:
         pass
 
 
-@in_virtual_time
-async def test_before_slack_ends_a_stream_the_text_goes_on_in_another_message():
-    slack, kept, stopped = FakeWebClient(), [], []
+@asynccontextmanager
+async def streaming(slack, kept, stopped):
     message = SlackMessage("T1", "C1", "1.0", None, "U1", "look", (), direct=False)
     record = RunRecord("run", PendingMessage(message, "alpha", "look", message.id), was_waiting=False, newest_ts="1.0")
 
@@ -298,7 +299,7 @@ async def test_before_slack_ends_a_stream_the_text_goes_on_in_another_message():
         RateLimiter("T1") as rate_limiter,
         BackgroundTasks(SlackClient(slack, rate_limiter), options=SlackOptions(stream=True)) as background,
     ):
-        stream = AnswerStream(
+        yield AnswerStream(
             background,
             Lease(),
             record,
@@ -307,6 +308,12 @@ async def test_before_slack_ends_a_stream_the_text_goes_on_in_another_message():
             is_allowed=lambda: True,
             on_stopped=lambda: stopped.append(1),
         )
+
+
+@in_virtual_time
+async def test_before_slack_ends_a_stream_the_text_goes_on_in_another_message():
+    slack, kept, stopped = FakeWebClient(), [], []
+    async with streaming(slack, kept, stopped) as stream:
         text = "See:\n\n```py\na = 1\n"
         stream.on_text(1, 0, text)
         for line in range(6):
@@ -332,6 +339,23 @@ async def test_before_slack_ends_a_stream_the_text_goes_on_in_another_message():
     assert [(each.ts, each.is_ended) for each in shown] == [("2.0", True), ("3.0", False)]
     assert native[shown[1].at :] == "\nb = 4\nb = 5\n```"
     assert not stopped
+
+
+@in_virtual_time
+async def test_a_text_that_is_too_long_for_a_stream_is_no_longer_converted():
+    slack = FakeWebClient()
+    async with streaming(slack, [], []) as stream:
+        text = "See:\n\n- one\n"
+        stream.on_text(1, 0, text)
+        await asyncio.sleep(5)
+        stream.on_text(1, len(text), more := "- one more item\n" * 1000)
+        await asyncio.sleep(5)
+        with noting_calls() as called:
+            stream.on_text(1, len(text + more), "- two\n")
+            await asyncio.sleep(5)
+    assert len(slack.calls_of("chat.appendStream")) == 1
+    assert "on_text" in called
+    assert "parse" not in called
 
 
 async def test_an_answer_whose_stream_slack_has_ended_is_complete(chat, clock):

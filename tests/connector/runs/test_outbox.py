@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 import aiohttp
 import pytest
 from fake_web_api import FakeWebClient
+from profiled import noting_calls
 from virtual_time import in_virtual_time
 
 from connector import Persona, SlackOptions
@@ -160,8 +161,10 @@ async def canvases(process):
 async def test_a_very_long_answer_becomes_a_canvas_and_a_message_with_a_link(canvases, method, fault):
     thread = await canvases.start_shown()
     canvases.fail(method, fault)
-    await thread.run.answer(LONG)
-    (text,) = await thread.ended()
+    with noting_calls() as called:
+        await thread.run.answer(LONG)
+        (text,) = await thread.ended()
+    assert "native_markdown" not in called  # it would delay all conversations
     address = re.search(r"is in <(\S+)\|this canvas>", text)[1]
     async with aiohttp.ClientSession() as http, http.get(address) as response:
         shown = await response.text()
