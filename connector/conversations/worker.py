@@ -375,3 +375,5 @@ class ConversationWorker:
     def _show_at_home(self, run: SlackRun) -> None:
         if (home := self.state.workspace.home) is not None:
             home.changed(run.first.owner)
+            if run.record.requests:
+                home.asked(run.record)

@@ -213,6 +213,7 @@ class Requests:
             self._set(replace(self._record().requests[click.key], votes=by))
             await self._store_record(closed)
             self._show_answer(click.key)
+            self._show_at_home()
             return ""
         if click.ts and not record.ts:  # an earlier owner posted it
             self._set(replace(self._record().requests[click.key], ts=click.ts))

@@ -20,6 +20,7 @@ instances:
     tools: [{module: tool-filesystem}, {module: tool-todo}, {module: tool-ask-user}]
     hooks:
       - module: hooks-approval
+        config: {rules: [{tool: delete_file, level: ask-two, approvers: [U0ANA, U0BEN]}]}
 slack: {users: [U0ANA, U0BEN]}
 workspace: {root: files}
 """
@@ -152,6 +153,24 @@ async def test_a_request_is_answered_from_the_tab_of_those_who_may(serve, homes,
         await homes.ana.say("general", "@alpha write much")
         blocks = await homes.shows(homes.ana, "It is long: read it in the thread")
         assert ALLOW not in json.dumps(blocks)
+        assert await service.ended(signal.SIGTERM) == 0
+
+
+async def test_the_tabs_of_two_who_may_allow_it_follow_the_votes_and_the_end_of_the_run(serve, homes, model):
+    async with serve() as service:
+        await service.says("service.ready")
+        await homes.open(homes.ana)
+        await homes.open(homes.ben)
+        model.reply(tool_call("delete_file", {"path": "plan.md"}))
+        await homes.ana.say("general", "@alpha delete it")
+        for who in (homes.ana, homes.ben):
+            await homes.shows(who, "Allow delete_file?", "0 of 2 have allowed it")
+        await homes.ana.click_home(ALLOW)
+        for who in (homes.ana, homes.ben):
+            await homes.shows(who, "1 of 2 have allowed it")
+        await homes.ana.click_home(STOP)
+        for who in (homes.ana, homes.ben):
+            await homes.shows(who, "Agents", without=("Allow delete_file?",))
         assert await service.ended(signal.SIGTERM) == 0
 
 
