@@ -15,6 +15,8 @@ from typing import TYPE_CHECKING
 from markdown_it import MarkdownIt
 from markdown_it.rules_block.table import escapedSplit, getLine
 from markdown_it.rules_block.table import table as table_rule
+from markdown_it.rules_inline import StateInline
+from markdown_it.rules_inline.state_inline import Scanned
 from markdown_it.token import Token
 from markdown_it.tree import SyntaxTreeNode
 
@@ -35,7 +37,6 @@ if TYPE_CHECKING:
 
     from markdown_it.rules_block import StateBlock
     from markdown_it.rules_core import StateCore
-    from markdown_it.rules_inline import StateInline
 
 FENCE = "```"
 _RULE = "──────────"
@@ -72,6 +73,27 @@ _MATH = re.compile(
 )
 
 
+def is_wide(character: str) -> bool:
+    """Return whether a character is as wide as two, such as Chinese, Japanese and Korean ones."""
+    return unicodedata.east_asian_width(character) in ("W", "F")
+
+
+class _InlineState(StateInline):
+    """Lets marks begin and end next to Chinese, Japanese and Korean characters, which are written without spaces.
+
+    CommonMark has no end of bold text between a punctuation mark and a letter, as in `**注意。**请`.
+    """
+
+    def scanDelims(self, start: int, canSplitWord: bool) -> Scanned:  # noqa: N802, N803 - the parser's names
+        found = super().scanDelims(start, canSplitWord)
+        end = start + found.length
+        before = self.src[start - 1] if start else " "
+        after = self.src[end] if end < self.posMax else " "
+        if self.src[start] == "_" or not (is_wide(before) or is_wide(after)):
+            return found
+        return Scanned(not after.isspace(), not before.isspace(), found.length)
+
+
 def _parse_inline(state: StateCore) -> None:
     """Parse the content of blocks. Blocks after the first `_MOST_SIGNS` signs, or nested too deeply, become text."""
     signs = 0
@@ -81,7 +103,10 @@ def _parse_inline(state: StateCore) -> None:
         signs += len(_SIGN.findall(token.content))
         token.children = []
         if signs <= _MOST_SIGNS:
-            state.md.inline.parse(token.content, state.md, state.env, token.children)
+            within = _InlineState(token.content, state.md, state.env, token.children)
+            state.md.inline.tokenize(within)
+            for rule in state.md.inline.ruler2.getRules(""):
+                rule(within)
         if signs > _MOST_SIGNS or any(child.level > _DEEPEST for child in token.children):
             token.children = [Token("text", "", 0, content=token.content)]
 
@@ -371,7 +396,7 @@ def _columns(character: str) -> int:
     """Return the number of columns of a character in a monospaced font."""
     if unicodedata.combining(character) or unicodedata.category(character) in ("Cf", "Me", "Mn"):
         return 0
-    return 2 if unicodedata.east_asian_width(character) in ("W", "F") else 1
+    return 2 if is_wide(character) else 1
 
 
 def _record(headings: list[_Cell], cells: list[_Cell]) -> str:

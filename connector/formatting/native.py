@@ -7,11 +7,12 @@ The text is parsed and written anew, so that only the markup which the parser re
 from __future__ import annotations
 
 import re
+import unicodedata
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from connector.formatting.inline import NO_SPACE, Notation, definition, link, sources, whole, with_links, words
-from connector.formatting.markdown import FENCE, box_of, formula_of, last_block, parsed
+from connector.formatting.markdown import FENCE, box_of, formula_of, is_wide, last_block, parsed
 from connector.formatting.splitting import complete_sentences
 
 if TYPE_CHECKING:
@@ -189,9 +190,19 @@ def _span(node: SyntaxTreeNode) -> str:
             return link(str(node.attrs.get("href", "")), words(node.children), _NATIVE)
         case kind if node.is_nested:
             mark, inside = _MARKS.get(kind, ""), _inline(node.children)
-            return f"{mark}{inside}{mark}" if inside.strip() == inside != "" else inside
+            return _marked(inside, mark) if inside.strip() == inside else inside
         case _:
             return with_links(node.content, _NATIVE)
+
+
+def _marked(text: str, mark: str) -> str:
+    """Put marks around a text. Among characters without spaces, they are not recognized next to punctuation marks."""
+    core = text
+    if any(map(is_wide, text)):
+        signs = (each for each in set(text) if not each.isascii() and unicodedata.category(each)[0] == "P")
+        core = text.strip("".join((" \n\u3000", *signs))) or text
+    before, _, after = text.partition(core)
+    return f"{before}{mark}{core}{mark}{after}" if core else ""
 
 
 def _code_span(content: str) -> str:

@@ -89,6 +89,9 @@ def test_markdown_is_written_for_a_markdown_block():
         ("a\\*b \\_c\\_ d\\\\e", "a\\*b \\_c\\_ d\\e"),
         ("2\\. two\n\\+ three", "2\\. two\n\\+ three"),
         ("**a***b*", "**a**\u200b*b*"),
+        ("**注意。**请不要", "**注意**。请不要"),
+        ("これは**「重要」**です。", "これは「**重要**」です。"),
+        ("***“重要。”***的 **。**a **“ 好”**", "“***重要***。”的 **。**a “ **好**”"),
         ("$a_1*b_2$ and $$\n\nno", "`a_1*b_2` and $$\n\nno"),
         ("$$\na_1\n$$", "```\na_1\n```"),
         ("![a](https://a.b/c.png)", "[a](https://a.b/c.png)"),
@@ -140,7 +143,22 @@ def test_every_visible_word_of_a_text_is_visible(parts):
     assert not written or [word for word in WORD.findall(HIDDEN.sub("", text)) if word not in shown] == []
 
 
-@pytest.mark.parametrize("text", [REPORT, REPORT.replace("\n\n", "\n"), f"{REPORT}\n\n{REPORT}"])
+# Without spaces between words.
+UNSPACED = """\
+**注意。**请不要。**「重要。」**です。これは**重要。**次。
+
+- **步骤一。**打开。**결과(2024)**입니다. *强调。*的 **完。**"""
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        REPORT,
+        REPORT.replace("\n\n", "\n"),
+        f"{REPORT}\n\n{REPORT}",
+        UNSPACED,
+    ],
+)
 @pytest.mark.parametrize("step", [1, 7, 100])
 def test_a_text_that_grows_is_shown_up_to_a_sentence_and_the_shown_part_stays(text, step):
     growing = GrowingText()
