@@ -93,12 +93,13 @@ async def call_agent(agent_id: str, message: str, context: ToolContext) -> ToolR
         if not (await asyncio.wait({run.task}, timeout=registry.answer_timeout_s))[0]:
             result = {"status": "timeout"}
             return failure(f"Agent '{agent_id}' did not answer within {registry.answer_timeout_s:g} seconds.")
+        stopped = context.coordinator.cancellation.is_cancelled
         with ErrorBoundary(log, "agent.failed", agent=agent_id) as boundary:
-            result = {"status": "success", "content": run.result()}
+            result = {"status": "cancelled" if stopped else "success", "content": run.result()}
         if boundary.error is not None:
             result = {"status": "error", "content": error_text(boundary.error)}
             return failure(f"Agent '{agent_id}' failed: {result['content']}")
-        if reflection is not None:
+        if reflection is not None and not stopped:
             verdict = await reflection.judge(agent_id, message, result["content"], ref)
     finally:
         # Log first: the called agent may end slowly.
@@ -106,7 +107,8 @@ async def call_agent(agent_id: str, message: str, context: ToolContext) -> ToolR
         if run is not None:
             run.cancel()
             await run.wait()
-    return f"{result['content']}\n\n{verdict.as_note(agent_id)}" if verdict else str(result["content"])
+    note = f"Agent '{agent_id}' was stopped." if stopped else verdict.as_note(agent_id) if verdict else ""
+    return f"{result['content']}\n\n{note}".strip() if note else str(result["content"])
 
 
 async def _run(agent: Agent, message: str, conversation_id: str, asked_by: str | None) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
@@ -19,9 +19,10 @@ from orchestrator_interactive.registries.templates import TemplateError, Templat
 from orchestrator_interactive.registries.tools import mount_tools, tool_registry
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Mapping
+    from collections.abc import AsyncIterator, Iterator, Mapping
 
     from orchestrator_interactive.interactions.stores.base import LogStore
+    from orchestrator_interactive.kernel.cancellation import CancellationToken
     from orchestrator_interactive.kernel.coordinator import ModuleCoordinator
     from orchestrator_interactive.registries.agents import AgentRegistry
     from orchestrator_interactive.registries.schemas import LLMAgentConfig
@@ -113,7 +114,8 @@ class LLMAgents:
         options = {name: value for name, value in context.items() if value is not None}
         main = {"orchestrator": "loop-interactive", "context": {"module": "context-stack", "config": options}}
         plan = {"session": main, "providers": planned, "hooks": self._hooks()}
-        session = AmplifierSession(plan, session_id=conversation_id)
+        parent_id = self.host.session_id if self.host is not None else None
+        session = AmplifierSession(plan, session_id=conversation_id, parent_id=parent_id)
         session.coordinator.register_capability("interactions.store", self.store)
         if self.host is not None:
             _connect(session.coordinator, self.host, conversation_id)
@@ -122,7 +124,8 @@ class LLMAgents:
                 if not isinstance(provider, dict):
                     await session.coordinator.mount("providers", provider)
             await mount_tools(session.coordinator, config.tools, self.tools)
-            yield session
+            with _following(session.coordinator.cancellation, self.host):
+                yield session
 
     def _has_provider(self, config: LLMAgentConfig, prefix: str) -> bool:
         """Return whether the provider of a model can be mounted; a host's agents need one that the host has."""
@@ -173,6 +176,18 @@ def _connect(coordinator: ModuleCoordinator, host: ModuleCoordinator, conversati
         coordinator.mount("module-source-resolver", sources)
     if (connect_people := host.get_capability("people.register")) is not None:
         connect_people(coordinator, conversation_id.rpartition("/")[2])
+
+
+@contextmanager
+def _following(token: CancellationToken, host: ModuleCoordinator | None) -> Iterator[None]:
+    """Apply a stop of the host to an agent's run, at the same stage."""
+    if host is None:
+        yield
+        return
+    stop = host.cancellation
+    # Not `register_child`: amplifier_core's token refuses ours.
+    with stop.watch(lambda: token.request_immediate() if stop.is_immediate else token.request_graceful()):
+        yield
 
 
 class LLMAgent:

@@ -4,7 +4,7 @@ import asyncio
 from typing import Any
 
 import pytest
-from agents import call, deaf_tool, echo, fail, having, never, raising, say, soon, told, use
+from agents import call, deaf_tool, echo, fail, having, make_agent, never, raising, say, soon, told, use
 from hypothesis import given
 from hypothesis import strategies as st
 from registry_fixtures import RegistryFixture
@@ -24,6 +24,7 @@ from orchestrator_interactive.kernel.contracts.errors import AuthenticationError
 from orchestrator_interactive.registries import tool
 from orchestrator_interactive.registries.agent_calls import Reflection, Verdict, verdict_in
 from orchestrator_interactive.registries.schemas import ToolConfig
+from orchestrator_interactive.registries.tools import ToolContext, mount_tools
 
 
 def asking(agent_id: str, message: str = "Please help.", call_id: str = "q") -> Any:
@@ -115,6 +116,27 @@ async def test_cancelling_an_agent_cancels_the_asked_one_and_both_can_continue()
     beta.add(say("Here I am."))
     assert await fixture.run("alpha", "And now?") == "Done."
     assert [state.text for state in await fixture.states(UserMessageState, "alpha")] == ["go", "And now?"]
+
+
+@in_virtual_time
+async def test_a_stop_of_the_session_that_agents_work_for_stops_them() -> None:
+    agent = await make_agent(asking("beta"), say("never"))
+    parents = []
+
+    @tool(ToolConfig(name="act", description="Stops the asking session.", requires_context=True))
+    async def act(context: ToolContext) -> str:
+        parents.append(context.coordinator.parent_id)
+        agent.stop()
+        return "done"
+
+    fixture = RegistryFixture(tools=[act], host=agent.coordinator)
+    agent.coordinator.register_capability("agents.registry", fixture.registry)
+    await mount_tools(agent.coordinator, ["call_agent"], fixture.tools)
+    beta = await fixture.add("beta", call(use("act", "a")), say("never"), tools=["act"])
+    await agent.run()
+    assert (len(agent.provider.requests), len(beta.requests)) == (1, 1)
+    assert parents == [agent.session.session_id]
+    assert "Agent 'beta' was stopped." in (await agent.context.get_messages())[-1]["content"]
 
 
 @in_virtual_time
