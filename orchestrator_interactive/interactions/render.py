@@ -20,6 +20,7 @@ from orchestrator_interactive.interactions.states import (
     ToolResultState,
     WaitingState,
 )
+from orchestrator_interactive.interactions.tree import MAX_STATES
 from orchestrator_interactive.kernel.contracts.messages import ImageBlock, TextBlock, ToolResultBlock
 from orchestrator_interactive.kernel.contracts.models import sendable
 from orchestrator_interactive.kernel.contracts.tool_calls import calls_in_field
@@ -72,7 +73,7 @@ async def render_for_llm(
     """
     policy_named(policy_name)
     rows = _Rows(tuple(exclude_types))
-    for entry in await _window(stack, await stack.length() if last_n is None else last_n):
+    for entry in await _window(stack, MAX_STATES if last_n is None else last_n):
         rows.add(entry)
     messages = [_in_openai_format(message) for message in normalised(rows.filled())]
     return apply_policy(policy_name, messages, **kwargs)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Collection
 from dataclasses import replace
 
 from orchestrator_interactive.interactions.records import Key, Node
+from orchestrator_interactive.interactions.stores.base import Change
 from orchestrator_interactive.interactions.stores.memory import MemoryStore
 
 
@@ -28,3 +30,11 @@ class FaultInjectingStore(MemoryStore):
     @staticmethod
     def _strange(node: Node) -> Node:
         return replace(node, envelope={**node.envelope, "t": "NeverHeardOfState"})
+
+
+class SuspendingStore(MemoryStore):
+    """Suspends its caller at each commit, as a store over a network does."""
+
+    async def commit(self, key: Key, change: Change) -> None:
+        await asyncio.sleep(0)
+        await super().commit(key, change)

@@ -19,6 +19,7 @@ from orchestrator_interactive.interactions.render import image_block, render_for
 from orchestrator_interactive.interactions.render_policies import UnknownPolicy, policy_named
 from orchestrator_interactive.interactions.rows import RowState, ViewState, row_of, states_of, valid_states
 from orchestrator_interactive.interactions.states import RunFinishedState, ToolResultState
+from orchestrator_interactive.interactions.tree import MAX_STATES
 from orchestrator_interactive.kernel.hooks import CONTINUE
 from orchestrator_interactive.modules.context_simple import ContextOptions, SimpleContext
 from orchestrator_interactive.modules.context_simple.history import checked_row, own_row
@@ -230,6 +231,7 @@ class StackContext:
                 self._has_conflict = True
                 raise WriteConflict(_CHANGED) from e
             await self._read()
+            self._is_read = False  # the outcome of this write is unknown, too
             await self._push(rows)
         self._is_idle = self._has_conflict = False
 
@@ -276,7 +278,7 @@ class StackContext:
         self._moves = self._stack.moves
         rows, view = [], None
         self._run_end = ""
-        async for entry in self._stack.iter_last_n(await self._stack.length()):
+        async for entry in self._stack.iter_last_n(MAX_STATES):
             state, problem = entry.state, entry.problem
             row = row_of(state) if state is not None else None
             if isinstance(state, ViewState):

@@ -1,11 +1,12 @@
 """Rendering of a conversation as messages for a model."""
 
+import asyncio
 import json
 from dataclasses import dataclass
 from typing import Any
 
 import pytest
-from fault_injecting_store import FaultInjectingStore
+from fault_injecting_store import FaultInjectingStore, SuspendingStore
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from interaction_states import any_state, brought, called, conversations, said, valid
@@ -179,6 +180,18 @@ async def test_the_window_grows_over_several_pages() -> None:
     messages = await rendered(said("Hi"), AssistantMessageState("I look."), called("a"), *notes, brought("a"), last_n=1)
     assert messages[:2] == [calling("a", text="I look."), result("a")]
     assert len(messages) == 702
+
+
+async def test_states_that_are_pushed_while_it_is_rendered_hide_no_earlier_ones() -> None:
+    stack = InteractionStack(SuspendingStore(), "c", "a")
+    await stack.push(said("Hi"))
+
+    async def push() -> None:
+        for _ in range(9):
+            await stack.push(said("More"))
+
+    _, messages = await asyncio.gather(push(), render_for_llm(stack))
+    assert messages[0]["content"] == "Hi"
 
 
 async def test_excluding_a_call_or_a_result_omits_both() -> None:

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 from context_histories import histories
 from context_rows import a_coordinator, from_hook, said, steer, thinking, user
+from fault_injecting_store import SuspendingStore
 from hypothesis import given
 from hypothesis import strategies as st
 from interaction_states import json_values
@@ -28,6 +29,7 @@ from orchestrator_interactive.kernel.contracts.messages import ToolCallBlock
 from orchestrator_interactive.kernel.hooks import HookRegistry
 from orchestrator_interactive.modules import context_stack
 from orchestrator_interactive.modules.context_simple import ContextOptions, SimpleContext
+from orchestrator_interactive.modules.context_stack import StackContext, StackOptions
 from orchestrator_interactive.testing import MockProvider
 
 Row = dict[str, Any]
@@ -274,11 +276,19 @@ class SlowStore(MemoryStore):
             await super().commit(key, change)
 
 
+@pytest.mark.parametrize("moved", [False, True])
 @pytest.mark.parametrize("written", [True, False])
-async def test_a_row_whose_caller_is_cancelled_is_read_if_it_was_written(written: bool) -> None:
+async def test_a_row_whose_caller_is_cancelled_is_read_if_it_was_written(written: bool, moved: bool) -> None:
     fixture = StackFixture()
     fixture.store = store = SlowStore(written=written)
-    context = fixture.context()
+    context, before = fixture.context(), []
+    if moved:  # the first try is a conflict
+        store.go.set()
+        before = [user("Earlier")]
+        await add(context, *before, said("Yes?"))
+        await fixture.stack().rewind(0)
+        store.held.clear()
+        store.go.clear()
     adding = asyncio.create_task(context.add_message(user("Hello!")))
     await store.held.wait()
     adding.cancel()
@@ -286,8 +296,23 @@ async def test_a_row_whose_caller_is_cancelled_is_read_if_it_was_written(written
         await adding
     store.go.set()
     await add(context, user("Hi"))
-    rows = [user("Hello!"), user("Hi")] if written else [user("Hi")]
+    rows = [*before, *([user("Hello!")] if written else []), user("Hi")]
     assert await context.get_messages() == rows == await fixture.context().get_messages()
+
+
+async def test_states_that_are_pushed_during_a_read_hide_no_earlier_rows() -> None:
+    fixture = StackFixture()
+    fixture.store = SuspendingStore()
+    stack = fixture.stack()
+    await stack.push(UserMessageState("Hello!"))
+    context = StackContext(StackOptions(), HookRegistry().emit, stack)
+
+    async def push() -> None:
+        for _ in range(9):
+            await stack.push(UserMessageState("More"))
+
+    _, rows = await asyncio.gather(push(), context.get_messages())
+    assert rows[0] == user("Hello!")
 
 
 class TestMount:
