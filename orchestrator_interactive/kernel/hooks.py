@@ -176,6 +176,8 @@ class HookRegistry:
         name = registration.name
         task = asyncio.current_task()
         cancelled_before = task.cancelling() if task else 0
+        # A cancellation that the handler's first await raises.
+        is_cancelled_next = bool(task and task._must_cancel)  # type: ignore[attr-defined]  # noqa: SLF001 - no public way
         # Not an ErrorBoundary, which would cost half as much as the whole call of a short handler.
         try:
             answer: Any = registration.handler(event, data)
@@ -187,7 +189,7 @@ class HookRegistry:
             log.warning("hook.timeout", hook=name, hook_event=event, timeout_s=timeout_s)
             result = None
         except asyncio.CancelledError:
-            if task is not None and task.cancelling():
+            if task is not None and (is_cancelled_next or task.cancelling() > cancelled_before):
                 raise
             log.exception("hook.failed", hook=name, hook_event=event)
             result = CONTINUE

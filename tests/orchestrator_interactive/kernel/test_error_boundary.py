@@ -79,12 +79,26 @@ def _session(*tools: str, **mounts: Any) -> AmplifierSession:
 
 
 @every_way_to_raise
+@pytest.mark.parametrize("cancelled", [False, True], ids=["", "in a cancelled task"])
 @pytest.mark.parametrize("collecting", [False, True])
-async def test_a_hook_that_raises_does_not_prevent_the_others(raises: Raises, *, collecting: bool) -> None:
+async def test_a_hook_that_raises_does_not_prevent_the_others(
+    raises: Raises, *, collecting: bool, cancelled: bool
+) -> None:
     hooks = HookRegistry()
     hooks.register("e", raises)
     recorder = Recorder().listen(hooks, "e")
-    await soon(hooks.emit_and_collect("e", {}) if collecting else hooks.emit("e", {}))
+
+    async def emitter() -> None:
+        try:
+            await asyncio.Event().wait() if cancelled else None
+        finally:
+            await (hooks.emit_and_collect("e", {}) if collecting else hooks.emit("e", {}))
+
+    task = asyncio.create_task(emitter())
+    if cancelled:
+        await asyncio.sleep(0)
+        task.cancel()
+    await soon(asyncio.wait({task}))
     assert recorder.names() == ["e"]
 
 

@@ -252,6 +252,19 @@ async def test_a_handler_that_swallows_a_cancellation_does_not_hide_it_from_the_
     assert went_on == []
 
 
+async def test_a_cancellation_before_the_event_is_no_failure_of_the_handler(hooks: HookRegistry) -> None:
+    hooks.register("e", lambda _event, _data: asyncio.sleep(0))
+
+    async def emitter() -> None:
+        task = asyncio.current_task()
+        assert task
+        task.cancel()
+        await hooks.emit("e", {})
+
+    with pytest.raises(asyncio.CancelledError):
+        await soon(asyncio.create_task(emitter()))
+
+
 async def test_a_handler_that_times_out_cleans_up_and_leaves_the_emitter_uncancelled() -> None:
     hooks, cleaned = HookRegistry(timeout_s=0.01), []
 
