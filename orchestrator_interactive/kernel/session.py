@@ -70,6 +70,7 @@ class AmplifierSession:
         self._lifecycle: Literal["new", "ready", "ended"] = "new"
         self._lifecycle_lock = _LifecycleLock()
         self._run: asyncio.Task[Any] | None = None
+        self._run_ended = asyncio.Event()  # the run of `_run`
         self._prompts = 0
         self._started_at = time.monotonic()
         self.coordinator = ModuleCoordinator(self, approval_system, display_system)
@@ -90,7 +91,7 @@ class AmplifierSession:
             ModuleNotFoundError, ModuleLoadError: the orchestrator or the context cannot be mounted.
             RuntimeError: the session has ended, or the current task is already initializing it.
         """
-        if self._lifecycle == "ready":
+        if self._lifecycle == "ready" and not self._lifecycle_lock.is_held_by_another:
             return
         async with self._lifecycle_lock:
             if self._lifecycle == "ended":
@@ -133,7 +134,7 @@ class AmplifierSession:
     async def _run_exclusively(self, method: str, prompt: dict[str, str], options: dict[str, Any]) -> str:
         if self._run is not None:
             raise RuntimeError("This session is running; inject the message instead.")
-        self._run = asyncio.current_task()
+        self._run, self._run_ended = asyncio.current_task(), asyncio.Event()
         try:
             await self.initialize()
             self.status.status = "running"
@@ -150,6 +151,7 @@ class AmplifierSession:
                 await self._finish_cancellation()
             finally:
                 self._run = None
+                self._run_ended.set()
         return answer
 
     async def _orchestrate(self, method: str, prompt: dict[str, str], options: dict[str, Any]) -> str:
@@ -202,10 +204,9 @@ class AmplifierSession:
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        running = self._run
-        if running is not None and running is not asyncio.current_task():
+        while (running := self._run) is not None and running is not asyncio.current_task():
             running.cancel()
-            await asyncio.wait({running})
+            await self._run_ended.wait()
         await self.cleanup()
 
     async def _finish_cancellation(self) -> None:
@@ -260,6 +261,10 @@ class _LifecycleLock:
     def __init__(self) -> None:
         self._lock = asyncio.Lock()
         self._holder: asyncio.Task[Any] | None = None
+
+    @property
+    def is_held_by_another(self) -> bool:
+        return self._holder is not None and self._holder is not asyncio.current_task()
 
     async def __aenter__(self) -> None:
         task = asyncio.current_task()

@@ -142,8 +142,14 @@ async def test_a_second_start_fails_when_the_first_is_cancelled(modules: Modules
     assert first.cancelled()
 
 
-async def test_a_prompt_waits_for_the_start(modules: Modules) -> None:
-    session = modules.session("waits")
+@pytest.mark.parametrize("at", ["mounting", "session:start"])
+async def test_a_prompt_waits_for_the_start(modules: Modules, at: str) -> None:
+    async def waits(_event: str, _data: dict[str, Any]) -> None:
+        modules.reached.set()
+        await modules.gate.wait()
+
+    session = modules.session(*(["waits"] if at == "mounting" else []))
+    session.coordinator.hooks.register(at, waits)
     beginning = asyncio.create_task(session.initialize())
     await soon(modules.reached.wait())
     run = asyncio.create_task(session.execute("hello"))
@@ -329,6 +335,24 @@ async def test_leaving_a_session_with_a_run_cancels_the_run_and_closes_everythin
         await soon(body())
     assert runs[0].cancelled()
     assert closed == ["closed"]
+
+
+async def test_leaving_a_session_does_not_wait_for_what_follows_its_run_in_the_task() -> None:
+    agent = await make_agent(never())
+    done = asyncio.Event()
+
+    async def worker() -> None:
+        with contextlib.suppress(asyncio.CancelledError):
+            await agent.run()
+        await done.wait()
+
+    working = asyncio.create_task(worker())
+    await agent.provider.asked(1)
+    await soon(agent.session.__aexit__(None, None, None))
+    assert agent.session.status.status == "cancelled"
+    assert not working.done()
+    done.set()
+    await soon(working)
 
 
 @pytest.mark.parametrize("event", ["session:start", "session:end"])
