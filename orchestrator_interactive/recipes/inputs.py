@@ -46,7 +46,8 @@ class RecipeInput(Options):
 
     @model_validator(mode="after")
     def _default_fits(self) -> RecipeInput:
-        if self.default is not None and (problems := _problems(self.json_schema, self.default)):
+        schema = _without_patterns(self.json_schema)  # a pattern of an unchecked recipe may never end
+        if self.default is not None and (problems := _problems(schema, self.default)):
             raise ValueError(f"the default does not fit: {problems[0]}")
         return self
 
@@ -115,6 +116,11 @@ def _problems(schema: dict[str, Any], value: Any) -> list[str]:
 
 def _names(declared: Mapping[str, RecipeInput]) -> str:
     return ", ".join(declared) or "none"
+
+
+def _without_patterns(schema: dict[str, Any]) -> dict[str, Any]:
+    items = {"items": _without_patterns(schema["items"])} if "items" in schema else {}
+    return {**{name: value for name, value in schema.items() if name != "pattern"}, **items}
 
 
 def usage(name: str, declared: Mapping[str, RecipeInput]) -> str:

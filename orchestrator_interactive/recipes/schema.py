@@ -139,6 +139,17 @@ class Recipe:
     source: Mapping[str, Any]
 
 
+class _Loader(yaml.SafeLoader):
+    """A YAML loader without merges (`<<`): merges of merges grow tenfold a line."""
+
+    def flatten_mapping(self, node: yaml.MappingNode) -> None:
+        for key, _ in node.value:
+            if key.tag == "tag:yaml.org,2002:merge":
+                problem = "a recipe has no merges (<<): write the keys out"
+                raise yaml.constructor.ConstructorError(None, None, problem, key.start_mark)
+        super().flatten_mapping(node)
+
+
 def read_recipe(text: str, subject: str) -> Recipe:
     """Read a recipe from YAML; `subject` names it in errors.
 
@@ -148,7 +159,7 @@ def read_recipe(text: str, subject: str) -> Recipe:
     if len(text) > MAX_CHARS:
         raise ValueError(f"{subject}: it has more than {MAX_CHARS:,} characters. Divide it.")
     try:
-        document = yaml.safe_load(text)
+        document = _Loader(text).get_single_data()
     except (yaml.YAMLError, ValueError, RecursionError) as e:
         mark = getattr(e, "problem_mark", None)
         place = f", line {mark.line + 1}" if mark else ""

@@ -17,6 +17,8 @@ from jinja2.sandbox import ImmutableSandboxedEnvironment
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
+    from jinja2.compiler import Frame
+
 _MAX_CHARS = 200_000
 _ENDINGS = (".jinja", ".jinja2", ".j2", ".md", ".txt")
 _NAME = re.compile(r"[^\s{}]+")
@@ -107,7 +109,10 @@ class TemplateManager:
         """
         with self._converted_errors(template, {}):
             tree = self._environment.parse(template)
-            free = meta.find_undeclared_variables(tree)
+            names = _Names(self._environment)
+            names.optimizer = None
+            names.visit(tree)
+            free = names.undeclared_identifiers
         found: set[tuple[str, ...]] = {(name,) for name in free}
         for node in tree.find_all((nodes.Getattr, nodes.Getitem)):
             match node:
@@ -157,6 +162,16 @@ class TemplateManager:
             OSError,
         ) as e:
             raise TemplateError(f"{which} fails{_line(e)}: {type(e).__name__}: {e}.") from e
+
+
+class _Names(meta.TrackingCodeGenerator):
+    """Finds the variables of a template without computing its constants, such as `9**9**9`."""
+
+    def _output_child_to_const(self, node: nodes.Expr, frame: Frame, finalize: Any) -> str:  # noqa: ARG002 - the base's
+        raise nodes.Impossible
+
+    def visit_EvalContextModifier(self, node: nodes.EvalContextModifier, frame: Frame) -> None:  # noqa: N802 - the base's
+        """Skip the options of `{% autoescape … %}`, which the base computes."""
 
 
 def _as_json(value: Any, indent: int | None = None) -> str:

@@ -10,6 +10,16 @@ from orchestrator_interactive.recipes import tool
 
 IDS = {"operation": "run", "recipe": "research", "inputs": {"question": "Why?"}}
 
+PATTERN, TEXT = "pattern: '^(a|a)*$'", f"{'a' * 60}b"
+SLOW = f"n: {{{PATTERN}, default: {TEXT}}}, m: {{items: {{{PATTERN}}}, type: array, default: [{TEXT}]}}"
+MERGES = "a0: &a0 {x: 1}\n" + "".join(f"a{n}: &a{n} {{<<: [{', '.join([f'*a{n - 1}'] * 10)}]}}\n" for n in range(1, 20))
+
+
+def checked(instruction="Write.", inputs=""):
+    """Return the arguments that check a recipe of one step."""
+    step = f'{{id: a, agent: self, instruction: "{instruction}"}}'
+    return {"operation": "validate", "yaml": f"name: x\nsteps: [{step}]\ninputs: {{{inputs}}}"}
+
 
 class Workers:
     """The capabilities of the service: a worker for each call id."""
@@ -72,6 +82,12 @@ async def test_a_recipe_starts_as_a_worker_whose_provider_it_is():
         ({**IDS, "inputs": {}}, "Input 'question' is missing: The question to answer."),
         ({"operation": "validate", "recipe": "research"}, "The recipe research is valid: 3 steps."),
         ({"operation": "validate", "yaml": "name: x\nsteps: [{id: a}]"}, "yaml, step 'a': it needs one of"),
+        (checked("{{ 9**9**9 }}{{ 'a'|center(10**10) }}"), "1 steps."),
+        (checked("{% set a = 9**9**9 %}"), "1 steps."),
+        (checked("{% autoescape 9**9**9 %}{% endautoescape %}"), "1 steps."),
+        (checked(inputs=SLOW), "1 steps."),
+        ({"operation": "validate", "yaml": MERGES}, "yaml, line 2: this is not YAML: a recipe has no merges (<<)"),
+        ({"operation": "validate", "yaml": "x" * 20_001}, "at most 20000 characters"),
         ({"operation": "list"}, 'code_review pattern=… [path="."]'),
     ],
 )
