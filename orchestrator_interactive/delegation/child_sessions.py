@@ -79,6 +79,8 @@ class ChildSessions:
         self._prepare = prepare
         self._level = level
         self._live: dict[str, _Child] = {}
+        # The ids of the children that are at work, from the call to the end of the session.
+        self._begun: set[str] = set()
         # The agents of the children that are about to work, by the child's id, and the messages that wait for them.
         self._expected: dict[str, str] = {}
         self._held: dict[str, Injection] = {}
@@ -248,7 +250,7 @@ class ChildSessions:
         message_id: str,
         asked_by: str | None,
     ) -> dict[str, Any]:
-        if child_id in self._live:
+        if child_id in self._begun:
             raise ValueError(f"The agent '{child_id}' is at work: wait for it, or write to it by its name.")
         context, stack = config["session"]["context"], self._parent.coordinator.get_capability("interactions.stack")
         if context["module"] == "context-stack" and stack is not None:
@@ -272,7 +274,9 @@ class ChildSessions:
         child.children.register()
         child.children.on_progress = self.on_progress
         self._expected[child_id] = agent.lower()
+        self._begun.add(child_id)
         async with AsyncExitStack() as ending:
+            ending.callback(self._begun.discard, child_id)
             ending.callback(self._release_held, child_id)  # if it never begins
             if self._prepare is not None:
                 await self._prepare(session, child_id)

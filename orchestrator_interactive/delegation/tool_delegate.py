@@ -130,7 +130,10 @@ class DelegateTool:
                 )
         except TimeoutError:
             result = {"status": "timeout", "output": f"It did not end within {self._limit_s:g} seconds."}
-        except ValueError:
+        except ValueError as e:
+            if stack is not None:
+                refused = {"status": "error", "content": str(e), "session_id": child_id}
+                await _push(stack, AgentResultState(request, refused))
             raise
         except Exception as e:  # noqa: BLE001 - the sub-agent failed: its parent handles that
             result = {"status": "error", "output": f"{type(e).__name__}: {e}"}

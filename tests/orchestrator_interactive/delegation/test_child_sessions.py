@@ -149,6 +149,22 @@ async def test_a_repeated_instruction_is_not_carried_out_again(parent: Parent) -
     assert len(provider.requests) == 1
 
 
+async def test_a_child_carries_out_one_task_at_a_time(parent: Parent) -> None:
+    script("researcher", say("A is blue."), say("B is red."))
+
+    def spawn(instruction: str) -> Any:
+        return parent.call("session.spawn", "researcher", instruction, sub_session_id="researcher-4")
+
+    parent.may_begin.clear()
+    working = asyncio.gather(spawn("find A"), spawn("find B"), return_exceptions=True)
+    await soon(parent.preparing.wait())
+    parent.may_begin.set()
+    first, second = await soon(working)
+    assert first["output"] == "A is blue."
+    assert "The agent 'researcher-4' is at work" in str(second)
+    assert (await spawn("find B"))["output"] == "B is red."
+
+
 async def test_a_refused_task_says_why(parent: Parent) -> None:
     script("researcher", fail(ContentFilterError("The filter rejected it.")))
     found = await parent.call("session.spawn", "researcher", "find A")
@@ -195,3 +211,11 @@ async def test_a_message_to_a_child_that_does_not_begin_is_for_its_parent(parent
     parent.may_begin.set()
     assert await soon(working) == "ok"
     assert "@broken look at B" in str(SCRIPTS["lead"].sent())
+
+
+async def test_a_message_to_an_agent_that_was_refused_is_for_the_parent(parent: Parent) -> None:
+    SCRIPTS["lead"].add(call(use("delegate", "a", agent="writer", instruction="go")), say("There is none."))
+    await parent.session.execute("hello")
+    await parent.session.execute("delegate")
+    await parent.children.begin_run()
+    assert not parent.children.inject(Injection("writer: look at B", id="m2"))
