@@ -82,6 +82,8 @@ async def test_a_file_that_is_too_large_is_kept_once_and_begun_anew(tmp_path: Pa
         "glpat-" + "a" * 20,
         "sk-ant-api03-abcdefghijklmnopqrst",
         "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxMjM0In0.SflKxwRJSMeKKF2QT4",
+        "token_eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxMjM0In0.SflKxwRJSMeKKF2QT4",
+        f"eyJ{'a' * 5_000}.eyJzdWIiOiIxMjM0In0.SflKxwRJSMeKKF2QT4",
         "-----BEGIN RSA PRIVATE KEY-----\nMIIEow\n-----END RSA PRIVATE KEY-----",
         "-----BEGIN PRIVATE KEY-----\nMIIEow",
         "AIza" + "a" * 35,
@@ -97,7 +99,18 @@ def test_secrets_and_personal_data_are_masked_anywhere(secret: str) -> None:
     assert json.dumps(secret)[1:-1] not in found
 
 
-@pytest.mark.parametrize("text", ["1795527356.212785", "12:30:45", "version 3.11.7", "2026-11-24T13:00:00Z", "a@b", ""])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "1795527356.212785",
+        "12:30:45",
+        "version 3.11.7",
+        "2026-11-24T13:00:00Z",
+        "a@b",
+        "",
+        pytest.param("eyJ" * 300_000, id="beginnings of tokens, which take quadratic time if each is read to the end"),
+    ],
+)
 def test_ordinary_text_stays_as_it_is(text: str) -> None:
     assert MASKED({"session_id": "ana@example.org", "text": text}) == {"session_id": "ana@example.org", "text": text}
 
