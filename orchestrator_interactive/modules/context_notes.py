@@ -27,7 +27,8 @@ def note(title: str, about: str, text: str) -> str:
 
 def unread(notes: Iterable[str], rows: Iterable[dict[str, Any]]) -> HookResult:
     """Return a hook result that adds the notes which none of the rows is."""
-    read = {text_of(row).partition("\n")[0] for row in rows if is_of_hook(row)}
+    # A row has all notes that were new at once; their texts are indented, so other lines are no first lines of notes.
+    read = {line for row in rows if is_of_hook(row) for line in text_of(row).split("\n") if not line.startswith(" ")}
     new = [each for each in dict.fromkeys(notes) if each.partition("\n")[0] not in read]
     if not new:
         return HookResult()

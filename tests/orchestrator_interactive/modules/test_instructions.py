@@ -41,9 +41,9 @@ def _texts(agent: Any) -> list[str]:
     return [str(row.content) for row in agent.provider.requests[-1].messages if row.role == "user"]
 
 
-async def test_agents_md_is_read_once_and_again_when_it_has_changed(root: Path) -> None:
+async def test_a_file_is_read_once_and_again_when_it_has_changed(root: Path) -> None:
     agent = await make_agent(*(say("ok") for _ in range(4)))
-    await hooks_context_files.mount(agent.coordinator, {"root": str(root)})
+    await hooks_context_files.mount(agent.coordinator, {"root": str(root), "files": ["plans/may.md", "AGENTS.md"]})
     await agent.run("one")
     await agent.run("two")
     assert sum("metric" in text for text in _texts(agent)) == 1
