@@ -31,6 +31,8 @@ APPROVE, DENY = "Approve", "Deny"
 AGENT_TOOLS = (("delegate", "agent", "instruction"), ("call_agent", "agent_id", "message"))
 _ASK, _DISPATCH = "ask_user", "dispatch_worker"
 _MAX_ITEMS = 1_000
+# How often a call whose process ended is made again if its step is repeatable, without counting as a failure.
+_MAX_LOST = 3
 # Texts of a condition that are false, in lower case.
 _NO = frozenset({"", "0", "false", "no", "none", "null", "[]", "{}"})
 _MESSAGES = "Messages that people wrote in the meantime:"
@@ -157,7 +159,7 @@ class Planner:
         if self._is_skipped(step):
             self._steps[judge.id] = skipped
             return None
-        again, at_least = "", self._at_least(judge)
+        again = ""
         for number in range(1, judge.retries + 2):
             name = "" if number == 1 else f"-r{number}"
             answer = self._attempt(step, self._variables, f"{step.id}{name}", again)
@@ -175,6 +177,7 @@ class Planner:
                 break
             self._steps[judge.id] = {"score": verdict.score, "comment": verdict.comment, "rounds": number}
             result = Done(judged.output)
+            at_least = self._at_least(judge)  # may read the judged step
             if verdict.score >= at_least:
                 break
             facts = {"score": verdict.score, "comment": verdict.comment, "at_least": at_least}
@@ -190,7 +193,7 @@ class Planner:
         Raises:
             Ended: people denied it.
         """
-        failures, number = 0, 0
+        failures, lost, number = 0, 0, 0
         # A judge's own `retries` are rounds; a judge that gives no score is asked again once.
         retries = 1 if isinstance(step, JudgeStep) else step.retries
         while True:
@@ -208,8 +211,14 @@ class Planner:
             if call.outcome in ("unknown", "lost") and not step.repeatable:
                 text = f"{call.text}\nThe step is not marked repeatable."
                 return Done(text, succeeded=False)
-            # A call that a stop of an earlier run prevented had no effect.
-            failures += not (call.outcome == "cancelled" and call.run < self._transcript.runs)
+            match call.outcome:
+                case "cancelled":  # a call that a stop of an earlier run prevented had no effect
+                    failures += call.run >= self._transcript.runs
+                case "lost":
+                    lost += 1
+                    failures += lost > _MAX_LOST
+                case _:
+                    failures += 1
             if failures > retries:
                 return Done(call.text, succeeded=False)
 

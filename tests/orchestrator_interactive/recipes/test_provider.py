@@ -99,8 +99,10 @@ async def test_people_decide_whether_a_recipe_goes_on(decision, goes_on):
     assert ("Step 'gate' was not approved: Ana answered: Deny" in report) is not goes_on
 
 
-async def test_a_low_score_runs_the_judged_step_again_with_the_comment():
-    session, report = await ran(recipe(*JUDGED, report="{{ steps.check.score }}"), rules=Rules(scored(0.2, 0.9)))
+@pytest.mark.parametrize("at_least", [0.7, "{{ 0.7 if steps.ask.output else 1 }}"])
+async def test_a_low_score_runs_the_judged_step_again_with_the_comment(at_least):
+    judge = {**JUDGED[1], "at_least": at_least}
+    session, report = await ran(recipe(ASK, judge, report="{{ steps.check.score }}"), rules=Rules(scored(0.2, 0.9)))
     assert report == "0.9"
     again = session.arguments(await session.world.rows())["ask-r2"]["instruction"]
     assert again.startswith("Write.\n")

@@ -13,7 +13,7 @@ import pytest
 from agents import faults
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from killed_runs import PROMPT, SnapshotStore
+from killed_runs import PROMPT, SharedState, SnapshotStore
 from recipe_sessions import RecipeSession, Rules, recipe
 
 from orchestrator_interactive import Injection
@@ -120,7 +120,7 @@ async def test_a_recipe_that_is_killed_at_any_commit_reports_the_same(data):
 
 @pytest.mark.parametrize(("repeatable", "times"), [(False, 1), (True, 2)])
 async def test_a_call_of_unknown_outcome_is_made_again_only_if_its_step_is_marked_repeatable(repeatable, times):
-    step = {"id": "pay", "tool": "look", "repeatable": repeatable, "retries": 1}
+    step = {"id": "pay", "tool": "look", "repeatable": repeatable}
     first = RecipeSession(recipe(step), rules=Rules(repeatable=False))
     store = SnapshotStore(first.world)
     await finish(first, store)
@@ -129,6 +129,19 @@ async def test_a_call_of_unknown_outcome_is_made_again_only_if_its_step_is_marke
     report = await finish(again)
     assert running.done == ["pay", "pay-a2"][:times]
     assert ("The step is not marked repeatable." in report) is not repeatable
+
+
+async def test_a_call_that_ends_each_process_is_given_up():
+    world = SharedState()
+    for number in range(5):
+        session = RecipeSession(
+            recipe({"id": "pay", "tool": "look", "repeatable": True}), world, Rules(repeatable=False)
+        )
+        store = SnapshotStore(world)
+        report = await finish(session, store)
+        world = next((each for each in store.pictures if len(each.done) > number), world)
+    assert world.done == ["pay", "pay-a2", "pay-a3", "pay-a4"]
+    assert "Step 'pay' failed: The process ended" in report
 
 
 @pytest.mark.parametrize("immediate", [False, True])
