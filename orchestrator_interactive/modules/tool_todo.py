@@ -7,6 +7,7 @@ with `content`, `activeForm` and the status `completed`. Such a call returns tha
 from __future__ import annotations
 
 from collections import Counter
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -16,6 +17,7 @@ from pydantic.json_schema import SkipJsonSchema  # noqa: TC002 - pydantic reads 
 from orchestrator_interactive.config import Options, schema, validate
 from orchestrator_interactive.kernel.contracts.models import ToolResult
 from orchestrator_interactive.kernel.interop import to_local_coordinator
+from orchestrator_interactive.loop.tool_results import results_in
 
 if TYPE_CHECKING:
     from orchestrator_interactive.kernel.coordinator import ModuleCoordinator
@@ -88,8 +90,9 @@ class TodoTool:
     destructive = False
     side_effect_free = False  # users see the list: a call from a discarded answer must not change it
 
-    def __init__(self) -> None:
-        self._items: tuple[TodoItem, ...] = ()
+    def __init__(self, coordinator: ModuleCoordinator) -> None:
+        self._coordinator = coordinator
+        self._items: tuple[TodoItem, ...] | None = None  # None: the log may have some
         self.todo_state: list[dict[str, str]] = []  # the items in the form of Amplifier's modules
 
     def get_schema(self) -> dict[str, Any]:
@@ -100,7 +103,7 @@ class TodoTool:
         return "Looking at the to-do list" if shows else "Updating the to-do list"
 
     def items(self) -> list[TodoItem]:
-        return list(self._items)
+        return list(self._items or ())
 
     async def execute(self, input: dict[str, Any]) -> ToolResult:  # noqa: A002 - the name is the contract's
         """Set or show the list; the output is the list as text, or for Amplifier's actions its JSON."""
@@ -108,15 +111,39 @@ class TodoTool:
             wanted = validate(_Input, input, "todo")
         except ValueError as e:
             return ToolResult(success=False, error={"message": str(e)})
-        if wanted.action == "set" and wanted.items is not None:
-            self._items = tuple(TodoItem(item.text, item.status, item.active_form) for item in wanted.items)
-            self.todo_state[:] = [item.to_amplifier() for item in self._items]
+        if wanted.action == "set":
+            self._set(wanted.items)
+        elif self._items is None and (context := self._coordinator.get("context")) is not None:
+            logged = _last_set(await context.get_messages())
+            if self._items is None:  # a parallel call may have set them
+                self._set(logged)
         if given := _ACTIONS.get(input.get("action", "set")):
             counts = Counter(todo["status"] for todo in self.todo_state)
             numbers = {status: counts[status] for status in ("pending", "in_progress", "completed")}
             todos = list(self.todo_state)
             return ToolResult(output={"status": given[1], "count": len(todos), **numbers, "todos": todos})
-        return ToolResult(output=rendered(self._items))
+        return ToolResult(output=rendered(self.items()))
+
+    def _set(self, items: list[_Item] | None) -> None:
+        self._items = tuple(TodoItem(item.text, item.status, item.active_form) for item in items or ())
+        self.todo_state[:] = [item.to_amplifier() for item in self._items]
+
+
+def _last_set(rows: list[dict[str, Any]]) -> list[_Item] | None:
+    """Return the items of the last call in the log that set them, for a process that continues the conversation."""
+    done: set[str] = set()
+    for row in reversed(rows):
+        done.update(call_id for call_id, outcome, _ in results_in(row) if outcome == "finished")
+        blocks = row["content"] if row["role"] == "assistant" and isinstance(row["content"], list) else []
+        for block in reversed(blocks):
+            match block:
+                case {"type": "tool_call", "name": TodoTool.name, "id": str(call_id), "input": given} if (
+                    call_id in done
+                ):
+                    with suppress(ValueError):  # a hook changed the input of the call
+                        if (wanted := validate(_Input, given, TodoTool.name)).action == "set":
+                            return wanted.items
+    return None
 
 
 def rendered(items: tuple[TodoItem, ...] | list[TodoItem]) -> str:
@@ -137,9 +164,9 @@ async def mount(coordinator: ModuleCoordinator, config: dict[str, Any]) -> TodoT
         ValueError: the configuration is not empty.
     """
     validate(TodoOptions, config, "tool-todo")
-    tool = TodoTool()
+    local = to_local_coordinator(coordinator)
+    tool = TodoTool(local)
     coordinator.todo_state = tool.todo_state  # type: ignore[attr-defined]
-    coordinator = to_local_coordinator(coordinator)
-    await coordinator.mount("tools", tool, name=tool.name)
-    coordinator.register_capability("todo.items", tool.items)
+    await local.mount("tools", tool, name=tool.name)
+    local.register_capability("todo.items", tool.items)
     return tool

@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 
 from connector.runs.status_text import Activity, StatusTodo, status_content, todo_lines, until_next_step
 from local_slack.blocks.blocks import check_blocks
-from orchestrator_interactive.modules.tool_todo import TodoTool
+from orchestrator_interactive.modules import tool_todo
+from orchestrator_interactive.testing import TestCoordinator
 
 SEARCH = {"tool": "search_files", "id": "1", "label": "Searching for “x”"}
 TESTS = {"tool": "bash", "id": "2", "label": "Running the tests"}
@@ -216,7 +217,7 @@ def test_malformed_arguments_of_the_to_do_tool_are_ignored(args):
     ],
 )
 async def test_the_shown_to_do_list_is_that_of_the_tool(args):
-    tool = TodoTool()
+    tool = await tool_todo.mount(TestCoordinator(), {})
     await tool.execute(args)
     call = {"tool": tool.name, "id": "1", "args": args}
     activity = after(("tool:start", call), ("tool:end", {"tool": "x", "id": "1"}), ("thinking", {}))

@@ -4,6 +4,7 @@ import dataclasses
 from typing import Any
 
 import pytest
+from agents import call, make_agent, say, use
 
 from connector.runs.status_text import Activity, todo_lines
 from orchestrator_interactive.kernel import AmplifierSession, ModuleCoordinator
@@ -36,6 +37,23 @@ async def test_set_replaces_the_list_and_returns_it(todo: Any) -> None:
     assert done.output == "☑ bake\n▶ decorate the cake\n☐ eat"
     assert (await todo.execute({"action": "show"})).output == done.output
     assert (await todo.execute({"items": []})).output == "The to-do list is empty."
+
+
+async def test_a_process_that_continues_the_conversation_has_the_list_of_its_log() -> None:
+    before = await make_agent(
+        call(use("todo", "a", items=[{"text": "old"}])),
+        call(use("todo", "b", action="create", todos=PLAN), use("todo", "c", items="eat")),
+        say("ok"),
+    )
+    await tool_todo.mount(before.coordinator, {})
+    await before.run("plan")
+    after = await make_agent(call(use("todo", "d", action="show")), say("ok"))
+    await tool_todo.mount(after.coordinator, {})
+    await after.context.set_messages(await before.context.get_messages())
+    await after.run("show it")
+    [*_, shown] = [row for row in await after.context.get_messages() if row["role"] == "tool"]
+    assert shown["content"] == "☑ Bake\n▶ Eat"
+    assert after.coordinator.todo_state == PLAN  # type: ignore[attr-defined]
 
 
 async def test_the_capability_has_read_only_items(coordinator: ModuleCoordinator, todo: Any) -> None:
