@@ -187,7 +187,14 @@ class Router:
 
     def is_own(self, message: SlackMessage) -> bool:
         """Return whether the bot itself posted a message."""
-        return message.user == self.bot_user or message.bot == self._own_bot != ""
+        return self._is_us(message.user, message.bot)
+
+    def is_own_post(self, found: dict[str, Any]) -> bool:
+        """Return whether the bot itself posted a message from Slack's history."""
+        return self._is_us(found.get("user"), found.get("bot_id"))
+
+    def _is_us(self, user: str | None, bot: str | None) -> bool:
+        return user == self.bot_user or bot == self._own_bot != ""  # a post with a persona names no user
 
     def is_heard(self, message: SlackMessage) -> bool:
         """Return whether the author of a message is a person or another bot that is answered."""

@@ -63,6 +63,7 @@ if TYPE_CHECKING:
     from connector.inbound.admission import Admitter, Routed
     from connector.inbound.entry_points import MessageAction
     from connector.protocols import EntryKind, RunService, SlackOptions
+    from connector.routing import Router
     from connector.runs.workspace import WorkspaceContext
     from connector.slack_api.client import SlackClient
 
@@ -118,15 +119,15 @@ class LookUps:
         found = [{**each, "channel": reply.channel} for each in messages]
         return [each for each in found if oldest_ts <= float(each["ts"]) < float(reply.ts)]
 
-    async def may_be_answered(self, message: SlackMessage, by: str) -> bool:
-        """Return whether this user has posted in the conversation since a message, or Slack refuses an answer."""
+    async def may_be_answered(self, message: SlackMessage, router: Router) -> bool:
+        """Return whether the bot has posted in the conversation since a message, or Slack refuses an answer."""
         place, method = message.place, "conversations.history"
         arguments = {"channel": place.channel, "oldest": message.ts, "limit": _PAGE}
         if place.thread_ts is not None:
             method, arguments["ts"] = "conversations.replies", place.thread_ts
         # Not from what events brought: the bot's own posts are missing there.
         page = await self.answer(lambda: self._client.call(method, arguments, CallSlot(Priority.LOOK_UP)))
-        posts = [each for each in (page or {}).get("messages", []) if each.get("user") == by]
+        posts = [each for each in (page or {}).get("messages", []) if router.is_own_post(each)]
         return page is None or any(float(each["ts"]) > float(message.ts) for each in posts)
 
     async def answer(self, ask: Callable[[], Awaitable[T]]) -> T | None:
@@ -406,9 +407,7 @@ class Intake:
         except NoAnswer:
             return True
         names_us = (f"<@{self._bot_user}>", f"<@{self._bot_user}|")
-        if any(
-            each.get("user") == self._bot_user or any(name in read(each).own for name in names_us) for each in thread
-        ):
+        if any(self._router.is_own_post(each) or any(name in read(each).own for name in names_us) for each in thread):
             return True
         # The text of a deleted root, and with it the mention, is gone.
         is_root_gone = any(each.get("subtype") == "tombstone" for each in thread)
@@ -421,7 +420,7 @@ class Intake:
             return False
         try:
             said_nothing = not (prompt or before.files or before.quoted)
-            return said_nothing or not await self._look_ups.may_be_answered(edit.message, self._bot_user)
+            return said_nothing or not await self._look_ups.may_be_answered(edit.message, self._router)
         except NoAnswer:
             return False
 

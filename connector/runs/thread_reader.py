@@ -152,7 +152,7 @@ class ThreadReader:
         router, ts = self._workspace.router, found["ts"]
         persona, part = found.get("username"), key_of(found).split(":")[1:2]
         is_addressed = False
-        if found.get("user") == router.bot_user or part:
+        if router.is_own_post(found) or part:
             if not (part and part[0].isdigit()) or persona in (None, self._instance.persona.name):
                 return
             text, author = found.get("text") or "", MessageAuthor(router.bot_user, str(persona))
@@ -178,7 +178,7 @@ class ThreadReader:
         """Return whether the author of a message has put the stop reaction on it."""
         name = self._workspace.background.options.stop_reaction
         reactions = (each for each in found.get("reactions") or () if each.get("name") == name)
-        return any(found["user"] in (each.get("users") or ()) for each in reactions)
+        return any(found.get("user") in (each.get("users") or ()) for each in reactions)
 
     async def _bounded(self, found: Sequence[TalkMessage]) -> ThreadTalk:
         """Add the names of people; leave out the oldest messages if all together are too long."""

@@ -20,6 +20,7 @@ from connector.slack_api.rate_limiter import CallSlot, Priority
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
+    from connector.routing import Router
     from connector.slack_api.client import SlackClient
     from connector.slack_api.users import Users
 
@@ -66,14 +67,13 @@ class WorkspaceReader:
     """Reads on behalf of people. All methods raise `Refused` with a sentence for the model.
 
     Args:
-        team, bot_user: ids of the workspace and of the bot.
+        router: recognises the bot's own posts.
     """
 
-    def __init__(self, client: SlackClient, users: Users, team: str, bot_user: str) -> None:
+    def __init__(self, client: SlackClient, users: Users, router: Router) -> None:
         self._client = client
         self._users = users
-        self._team = team
-        self._bot_user = bot_user
+        self._router = router
 
     async def place(self, given: str, askers: frozenset[str], here: ThreadAddress) -> Place:
         """Return the place of a link, an id or a name, if all the askers may read it and see it `here`."""
@@ -141,7 +141,7 @@ class WorkspaceReader:
         """Return the profiles of members whose names, titles or e-mail addresses have all the words."""
         wanted = words.casefold().split()
         found: list[Found] = []
-        async for member in self._paged("users.list", {"team_id": self._team}, "members"):
+        async for member in self._paged("users.list", {"team_id": self._router.team}, "members"):
             profile = member.get("profile") or {}
             known = [member.get("name"), member.get("real_name"), profile.get("display_name")]
             known += [profile.get("title"), profile.get("email")]
@@ -189,7 +189,7 @@ class WorkspaceReader:
         )
 
     async def _listed(self) -> list[Found]:
-        arguments = {"types": "public_channel,private_channel", "exclude_archived": True, "team_id": self._team}
+        arguments = {"types": "public_channel,private_channel", "exclude_archived": True, "team_id": self._router.team}
         return [each async for each in self._paged("conversations.list", arguments, "channels")]
 
     async def _info(self, channel: str) -> Found:
@@ -215,17 +215,17 @@ class WorkspaceReader:
 
     def _message(self, found: Found, channel: str) -> ReadMessage | None:
         replies = found.get("reply_count")
-        if found.get("user") == self._bot_user:
-            text = plain_text(str(found.get("text") or ""), self._bot_user)
+        if self._router.is_own_post(found):
+            text = plain_text(str(found.get("text") or ""), self._router.bot_user)
             name = str(found.get("username") or "me")
-            return ReadMessage(str(found["ts"]), self._bot_user, name, "", text, (), replies or 0)
+            return ReadMessage(str(found["ts"]), self._router.bot_user, name, "", text, (), replies or 0)
         try:
-            message = message_of({**found, "channel": channel}, self._team)
+            message = message_of({**found, "channel": channel}, self._router.team)
         except UNREADABLE:
             return None
         if message is None:
             return None
-        text = plain_text("\n\n".join(filter(None, (message.text, message.quoted))), self._bot_user)
+        text = plain_text("\n\n".join(filter(None, (message.text, message.quoted))), self._router.bot_user)
         author = self._users.author_of(message)
         return ReadMessage(message.ts, message.user, author.name, "", text, message.file_names, replies or 0)
 

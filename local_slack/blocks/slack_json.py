@@ -28,7 +28,7 @@ VERIFICATION_TOKEN = "local-verification-token"  # noqa: S105 - not a secret
 
 
 def message_json(message: WorkspaceMessage, team: Team, *, metadata: bool = False, rich_text: bool = False) -> Json:
-    """Return a message as in the history, without unset fields.
+    """Return a message as in the history, without unset fields; one with a persona has no ``user``, as in Slack.
 
     Only on request with its ``metadata``, and with its text as a block (``rich_text``) if it has no other blocks.
     """
@@ -50,7 +50,7 @@ def message_json(message: WorkspaceMessage, team: Team, *, metadata: bool = Fals
         "client_msg_id": None
         if message.bot
         else str(uuid.uuid5(uuid.NAMESPACE_URL, f"{message.channel}/{message.ts}")),
-        "user": message.user,
+        "user": None if message.persona else message.user,
         "text": message.text,
         "ts": message.ts,
         "team": team.id,

@@ -88,8 +88,8 @@ def event_of(change: Change, workspace: Workspace) -> Json:  # noqa: C901, PLR09
         case Reacted(message, user, name, at, added):
             item = {"type": "message", "channel": message.channel, "ts": message.ts}
             kind = "reaction_added" if added else "reaction_removed"
-            event = {"type": kind, "user": user, "reaction": name, "item": item, "item_user": message.user}
-            return event | {"event_ts": at}
+            author = {} if message.persona else {"item_user": message.user}
+            return {"type": kind, "user": user, "reaction": name, "item": item, **author, "event_ts": at}
         case ChannelOpened(channel, creator, at):
             body = {"id": channel.id, "created": channel.created}
             if channel.is_im:

@@ -67,7 +67,7 @@ class SlackTools:
             if slack is None:
                 raise ValueError(_NOT_CONNECTED)
             background, router = slack.background, slack.router
-            reader = WorkspaceReader(background.client, background.users, router.team, router.bot_user)
+            reader = WorkspaceReader(background.client, background.users, router)
             try:
                 return await work(reader, ThreadAddress.parse(thread_of(key.conversation_id)), key, arguments)
             except Refused as e:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import signal
 
 import pytest
@@ -143,6 +144,15 @@ async def test_channels_and_people_are_those_that_the_person_may_see(world):
     assert "news" not in await world.result("gil", "general", "slack_channels")
     assert world.people["ben"].person.id in await world.result("ana", "general", "slack_find_people", query="ben")
     assert "No one" in await world.result("ana", "general", "slack_find_people", query="nobody here")
+
+
+async def test_the_agent_reads_its_own_answers_in_direct_messages(world):
+    await world.result("ana", "dm", "slack_channels")
+    channel = await world.people["ana"].open_dm("alpha")
+    root, *_ = (each.ts for each in world.slack.workspace.messages(channel) if each.text == "look")
+    place = f"https://x.slack.com/archives/{channel}/p{root.replace('.', '')}"
+    found = await world.result("ana", "dm", "slack_read", place=place)
+    assert re.search(r"Alpha \(U0ALPHA\), [^\[]*: fine", found)
 
 
 async def test_a_text_of_slack_cannot_imitate_a_message_or_a_notice(world):

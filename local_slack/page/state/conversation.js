@@ -109,7 +109,7 @@ export class Conversation {
   #countReply(reply) {
     const root = this.get(reply.thread_ts);
     if (!root || (root.latest_reply && root.latest_reply >= reply.ts)) return;
-    const users = new Set([...(root.reply_users ?? []), reply.user]);
+    const users = new Set([...(root.reply_users ?? []), reply.user ?? reply.bot_id]);
     this.#set({ ...root, thread_ts: root.ts, reply_count: (root.reply_count ?? 0) + 1, latest_reply: reply.ts, reply_users: [...users] });
   }
 
@@ -120,7 +120,7 @@ export class Conversation {
     const known = this.knownThreads.has(rootTs);
     const count = known ? replies.length : Math.max((root.reply_count ?? 1) - 1, 0);
     const latest = known ? replies.at(-1)?.ts : root.latest_reply;
-    const users = known ? [...new Set(replies.map((reply) => reply.user))] : root.reply_users;
+    const users = known ? [...new Set(replies.map((reply) => reply.user ?? reply.bot_id))] : root.reply_users;
     this.#set({ ...root, reply_count: count, latest_reply: latest, reply_users: users });
   }
 }

@@ -71,6 +71,15 @@ async def test_a_mention_brings_the_thread_before_it_and_makes_its_author_take_p
     assert (await thread.next_run()).prompt == "which one?"
 
 
+async def test_an_alert_that_got_the_stop_reaction_hides_no_talk(chat):
+    root = await chat.slack.as_app("pager").post("general", "disk full", username="Pager")
+    await chat.slack.as_person("ben").react("general", root, "x")
+    thread = Thread(chat, root)
+    await thread.say("since friday", who="chloe")
+    await thread.say("@alpha why?")
+    assert ("Chloe", "since friday") in talk_of(await thread.next_run())
+
+
 async def test_a_remark_during_a_run_is_read_with_the_next_message_of_who_may_steer(chat):
     thread = await chat.start()
     remark = await thread.say("use postgres", who="ben")
