@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import re
 from dataclasses import replace
@@ -18,7 +19,7 @@ from connector.formatting.inline import LONGEST, escape, whole, words
 from connector.formatting.markdown import markdown_to_slack
 from connector.formatting.splitting import pieces
 from connector.slack_api.client import PendingCalls
-from connector.slack_api.errors import NO_THREAD, SlackCallFailed
+from connector.slack_api.errors import NO_THREAD, Backoff, SlackCallFailed
 from connector.slack_api.rate_limiter import CallSlot
 
 if TYPE_CHECKING:
@@ -32,6 +33,8 @@ if TYPE_CHECKING:
     from connector.slack_api.client import Confirm, Look, SlackClient
 
 _GET_URL, _COMPLETE, _DELETE = "files.getUploadURLExternal", "files.completeUploadExternal", "files.delete"
+# Together 15.5 s: how long a message with files is looked for whose upload is complete.
+_LOOKS, _BETWEEN_LOOKS = 6, Backoff(0.5, 4.0)
 # Longer than any link, so that none is cut.
 _PREVIEW_CHARS = LONGEST + 100
 # Bounds on the part of an answer that is parsed for its beginning and its headings.
@@ -138,7 +141,7 @@ async def share(  # noqa: PLR0913 - the parts of an upload
     address, file_id = await begin(client, name, len(data), is_snippet=kind != ANSWER)
     await client.upload(address, data)
     arguments = {"files": json.dumps([{"id": file_id, "title": title_of(content) if kind == ANSWER else kind}])}
-    await _complete(client, place, arguments, look, confirm)
+    await _complete(client, place, arguments, look, confirm, in_doubt=False)
     await _require_thread(client, place, is_answer)
 
 
@@ -191,18 +194,42 @@ async def complete(  # noqa: PLR0913 - the parts of an upload
         return
     await _require_thread(client, place, is_shared)
     arguments = {"files": json.dumps([{"id": each.id, "title": each.title} for each in files])}
-    await _complete(client, place, arguments | ({"initial_comment": comment} if comment else {}), look, confirm)
+    arguments |= {"initial_comment": comment} if comment else {}
+    await _complete(client, place, arguments, look, confirm, in_doubt=in_doubt)
     await _require_thread(client, place, is_shared)
 
 
-async def _complete(
-    client: SlackClient, place: ThreadAddress, arguments: dict[str, Any], look: Look, confirm: Confirm
+async def _complete(  # noqa: PLR0913 - the parts of an upload
+    client: SlackClient,
+    place: ThreadAddress,
+    arguments: dict[str, Any],
+    look: Look,
+    confirm: Confirm,
+    *,
+    in_doubt: bool,
 ) -> None:
+    """Share uploaded files; Slack may post the message some seconds after its answer."""
+
+    def on_doubt() -> None:
+        nonlocal in_doubt
+        in_doubt = True
+
     arguments |= {"channel_id": place.channel}
     if place.thread_ts is not None:
         arguments["thread_ts"] = place.thread_ts
     slot = CallSlot(run=place.conversation_id)
-    await client.call(_COMPLETE, arguments, slot, once=PendingCalls(look, confirm=confirm))
+    once = PendingCalls(look, confirm=confirm, on_doubt=on_doubt)
+    try:
+        await client.call(_COMPLETE, arguments, slot, once=once)
+    except SlackCallFailed as e:
+        # Slack completes an upload once: an earlier attempt has completed this one.
+        if e.error != "file_not_found" or not in_doubt:
+            raise
+        for looked in range(1, _LOOKS + 1):
+            await asyncio.sleep(_BETWEEN_LOOKS.delay_s(looked))
+            if await look() is not None:
+                return
+        raise
 
 
 async def _require_thread(client: SlackClient, place: ThreadAddress, is_ours: Callable[[dict[str, Any]], bool]) -> None:

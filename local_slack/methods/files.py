@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+from contextlib import suppress
 from typing import TYPE_CHECKING
 from urllib.parse import quote
 
@@ -53,17 +55,28 @@ def get_upload_url(call: Call) -> Json:
 
 @method("files.completeUploadExternal", "files", scope="files:write", limits=TIER_4)
 def complete_upload(call: Call) -> Json:
-    """Complete the uploads and share them in one message if a channel is given; a refused call changes nothing."""
-    wanted = _wanted(call)
+    """Complete the uploads and share them in one message if a channel is given; a refused call changes nothing.
+
+    With ``share_delay_s`` the message follows the answer; one that is refused then is dropped.
+    """
+    wanted, workspace = _wanted(call), call.workspace
     named = (call.args.text("channel_id") or call.args.text("channels") or "").split(",")
     places = [call.visible(name.strip()).id for name in named if name.strip()]
     thread_ts = call.args.thread_ts()
     for place in places:
-        call.workspace.check_post(place, call.member, thread_ts)
-    files = call.workspace.files.complete(call.member, wanted)
+        workspace.check_post(place, call.member, thread_ts)
+    files = workspace.files.complete(call.member, wanted)
     comment = call.args.text("initial_comment") or ""
-    for place in places:
-        call.workspace.post(place, call.member, Body(comment, files=files), thread_ts=thread_ts)
+
+    def post() -> None:
+        for place in places:
+            with suppress(SlackRefused):
+                workspace.post(place, call.member, Body(comment, files=files), thread_ts=thread_ts)
+
+    if delay_s := workspace.rules.share_delay_s:
+        asyncio.get_running_loop().call_later(delay_s, post)
+    else:
+        post()
     return {"files": [file_json(file) for file in files]}
 
 

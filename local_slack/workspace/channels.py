@@ -27,7 +27,8 @@ class Rules:
 
     ``edit_window_s``: how long a message can be edited, None: without limit. ``messages_tab``: whether people and the
     bot can write to each other in direct messages. ``restricted``: the ids of channels where the bot may not
-    post. ``refused_tokens``: Slack's error code for each token that is no longer valid.
+    post. ``refused_tokens``: Slack's error code for each token that is no longer valid. ``share_delay_s``: the time
+    from the answer to ``files.completeUploadExternal`` to the message with the files, for which Slack names no bound.
     """
 
     def __init__(self) -> None:
@@ -35,6 +36,7 @@ class Rules:
         self.messages_tab = True
         self.restricted: set[str] = set()
         self.refused_tokens: dict[str, str] = {}
+        self.share_delay_s = 0.0
         self._locked: set[tuple[str, str]] = set()
 
     def lock(self, channel_id: str, root_ts: str) -> None:

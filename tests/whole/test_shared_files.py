@@ -133,13 +133,15 @@ async def test_a_process_that_is_killed_before_its_answer_shares_the_named_files
 
 
 @pytest.mark.parametrize("fault", [DropBeforeCall(), DropAfterCall(), ServerError(503)], ids=["before", "after", "503"])
-@pytest.mark.parametrize("method", [GET_URL, COMPLETE])
-async def test_files_are_shared_once_whatever_slack_does(serving, method, fault):
+@pytest.mark.parametrize(("method", "delay_s"), [(GET_URL, 0), (COMPLETE, 0), (COMPLETE, 2)])
+async def test_files_are_shared_once_whatever_slack_does(serving, method, fault, delay_s):
     async with serving() as there:
+        there.slack.workspace.rules.share_delay_s = delay_s
         there.slack.faults.next(method, fault)
         await begin(there)
         await there.sees("Done.")
         assert await there.final_texts()
+        await there.slack.until(lambda _: shared(there))
         assert shared(there) == [SHARED]
 
 

@@ -215,13 +215,16 @@ async def test_a_canvas_that_nobody_may_read_is_a_failure(slack, client):
 CODE = "".join(f"line_{n} = <{n}>\n" for n in range(100))
 
 
+@pytest.mark.parametrize("delay_s", [0, 2], ids=["", "late"])
 @pytest.mark.parametrize("fault", [DropBeforeCall(), DropAfterCall(), ServerError(503)])
-async def test_long_code_is_a_file_below_the_answer(chat, fault):
+async def test_long_code_is_a_file_below_the_answer(chat, fault, delay_s):
+    chat.slack.workspace.rules.share_delay_s = delay_s
     thread = await chat.start_shown()
     chat.fail(SHARE, fault)
     await thread.run.answer(f"Look:\n\n```python\n{CODE}```")
     await thread.ended()
-    answer, shared = thread.posts
+    await chat.slack.until(lambda _: len(thread.posts) > 1)
+    answer, shared = sorted(thread.posts, key=lambda post: len(post.body.files))
     assert answer.text == "Look:\n\n📎 File 1 below: `code.py`, 100 lines."
     (file,) = shared.body.files
     assert (file.title, file.snippet_type, file.content.decode()) == ("code.py", "python", CODE)
