@@ -56,7 +56,7 @@ _BY_METHOD: Final = {
     "apps.manifest.export": _TIER_3,
     "assistant.threads.setStatus": _SPECIAL,
     "assistant.threads.setSuggestedPrompts": _TIER_3,
-    "assistant.threads.setTitle": _TIER_4,
+    "assistant.threads.setTitle": _TIER_3,
     "auth.test": _SPECIAL,
     "chat.appendStream": _per_minute(100, _STEADY),
     "chat.delete": _TIER_3,

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from local_slack.methods.calls import invalid, method
-from local_slack.methods.rate_limits import SPECIAL, TIER_3, TIER_4
+from local_slack.methods.rate_limits import SPECIAL, TIER_3
 from local_slack.workspace.agents import SESSION_STATUSES, AgentSession
 from local_slack.workspace.errors import SlackRefused
 
@@ -55,13 +55,13 @@ def set_status(call: Call) -> Json:
     return {}
 
 
-@method("assistant.threads.setTitle", "channel_id", "thread_ts", "title", scope="assistant:write", limits=TIER_4)
+@method("assistant.threads.setTitle", "channel_id", "thread_ts", "title", scope="assistant:write", limits=TIER_3)
 def set_title(call: Call) -> Json:
     call.workspace.keep_session(replace(_session(call), title=call.args.required("title")))
     return {}
 
 
-@method("assistant.threads.setSuggestedPrompts", "channel_id", "prompts", scope="assistant:write", limits=TIER_4)
+@method("assistant.threads.setSuggestedPrompts", "channel_id", "prompts", scope="assistant:write", limits=TIER_3)
 def set_prompts(call: Call) -> Json:
     session = _session(call)
     prompts = call.args.objects("prompts", "invalid_arguments")

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
 
     from local_slack.json_limits import Json
+    from local_slack.methods.app import App
     from local_slack.methods.calls import Call
     from local_slack.workspace.files import File
     from local_slack.workspace.installations import Installations
@@ -83,7 +84,7 @@ def complete_upload(call: Call) -> Json:
 @method("files.info", "file", scope="files:read", limits=TIER_4)
 def info(call: Call) -> Json:
     file = call.workspace.files.get(call.args.required("file"))
-    if file is None:
+    if file is None or not _may_read(call.member, file, call.workspace):
         raise SlackRefused("file_not_found")
     return {"file": file_json(file), "comments": [], "response_metadata": {"next_cursor": ""}}
 
@@ -126,16 +127,29 @@ def _wanted(call: Call) -> list[tuple[str, str]]:
     return [(file["id"], str(file.get("title") or "")) for file in files]
 
 
+def _may_read(member: Member, file: File, workspace: Workspace) -> bool:
+    """Return whether a member may read a file. An app may read its own, and those shared in its channels."""
+    if isinstance(member, Person) or file.user == member.id:
+        return True
+    channels = (each for each in workspace.channels if member.id in each.members)
+    messages = [message for each in channels for message in workspace.messages(each.id)]
+    forwarded = (shared["id"] for each in messages for a in each.body.attachments for shared in a.get("files", ()))
+    return file.id in {*forwarded, *(shared.id for each in messages for shared in each.files)}
+
+
 class FileServer:
     """Accept uploads at the URLs of ``files.getUploadURLExternal``, and serve downloads.
 
     ``transfer`` answers a request of the app, with the next fault of ``download`` or ``upload``, if there is one.
     """
 
-    def __init__(self, workspaces: Sequence[Workspace], transfer: Transfer, installations: Installations) -> None:
+    def __init__(
+        self, workspaces: Sequence[Workspace], transfer: Transfer, installations: Installations, app: App
+    ) -> None:
         self._workspaces = workspaces
         self._transfer = transfer
         self._installations = installations
+        self._app = app
 
     def routes(self) -> list[web.RouteDef]:
         return [
@@ -182,7 +196,9 @@ class FileServer:
         match self._installations.find(token, {"team_id": team}):
             case (workspace, Person() | Bot() as holder) if workspace.directory.team.id == team:
                 is_refused = token in workspace.rules.refused_tokens or bool(self._installations.problem(token))
-                return holder, None if is_refused else workspace.files.get(file_id)
+                lacks_scope = holder == workspace.directory.bot and "files:read" not in self._app.scopes
+                file = None if is_refused or lacks_scope else workspace.files.get(file_id)
+                return holder, file if file is not None and _may_read(holder, file, workspace) else None
         return None, None
 
 

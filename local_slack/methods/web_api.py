@@ -87,7 +87,7 @@ class WebApi:
         return [
             web.get(api, self.handle),
             web.post(api, self.handle),
-            *FileServer(self._workspaces, self._transfer, self._installations).routes(),
+            *FileServer(self._workspaces, self._transfer, self._installations, self._app).routes(),
         ]
 
     async def _transfer(self, name: str, http: web.Request, answer: Callable[[], web.Response]) -> web.StreamResponse:

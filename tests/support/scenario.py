@@ -18,6 +18,7 @@ from slack_environment import Hold, SlackEnvironment
 from tool_gate import GATED_TOOL, ToolGate
 
 from local_slack import LocalSlack, PersonClient, RetrySchedule, WorkspaceMessage
+from local_slack.methods.app import EVERY_SCOPE
 
 StoreKind = Literal["sqlite", "redis"]
 # Every write is on the disk before it is answered.
@@ -119,18 +120,21 @@ async def scenario(
     remote: bool | None = None,
     tools: tuple[str, ...] = (),
     template: Path | None = None,
+    lacks_scope: str = "",
 ) -> AsyncIterator[Scenario]:
     """Start no process yet. Slack soon repeats events that a killed process did not acknowledge.
 
     `remote`: the agents run in a process of their own; by default, as `remote_sessions` says. `tools` are more modules,
-    `template` the files of a new conversation.
+    `template` the files of a new conversation. `lacks_scope`: a scope that the app does not have.
     """
     async with AsyncExitStack() as stack:
         redis = stack.enter_context(redis_server(*DURABLE)) if store == "redis" else None
         model = await stack.enter_async_context(AnthropicServer())
         tests = await stack.enter_async_context(ToolGate())
         set_up = await stack.enter_async_context(ToolGate(is_open=True))
-        slack = await stack.enter_async_context(LocalSlack(retries=RetrySchedule(1.0, (0.1,) * 100)))
+        slack = await stack.enter_async_context(
+            LocalSlack(retries=RetrySchedule(1.0, (0.1,) * 100), scopes=EVERY_SCOPE - {lacks_scope})
+        )
         stage, board = SlackEnvironment.of(slack, folder), Router(slack)
         env = {
             **stage.env,

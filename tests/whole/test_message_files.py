@@ -123,8 +123,7 @@ async def test_a_download_that_fails_is_repeated(serving, fault):
 
 
 async def test_a_login_page_is_refused_and_the_author_and_the_model_hear_the_scope(serving, tmp_path):
-    async with serving() as there:
-        there.slack.faults.next("download", ServerError(403))
+    async with serving(lacks_scope="files:read") as there:
         there.model.reply(text("I cannot read it."))
         await share(there, {"notes.txt": NOTES}, "@alpha look")
         await there.sees("An administrator can add the scope `files:read` to the app.")

@@ -9,6 +9,8 @@ import pytest
 from slack_errors import error_of
 from slack_sdk.web.async_client import AsyncWebClient
 
+from local_slack.blocks.slack_json import file_json
+
 HERE = {"channel_id": "C0GENERAL"}
 
 
@@ -115,6 +117,20 @@ async def test_a_download_without_a_valid_token_is_a_sign_in_page(slack, client,
         status, content_type, page = await get(token)
         assert (status, content_type) == (200, "text/html")
         assert b"Sign in" in page
+
+
+@pytest.mark.slack(bot_channels=("general",))
+async def test_an_app_reads_the_files_of_its_channels_only(slack, ana, client, session):
+    for channel, is_read in (("random", False), ("general", True)):
+        message = slack.workspace.message(channel, await ana.share(channel, {"a.txt": b"hello"}))
+        (file,) = message.files
+        url = file_json(file)["url_private_download"]
+        async with session.get(url, headers={"Authorization": f"Bearer {slack.bot_token}"}) as response:
+            assert (response.content_type == "text/plain") is is_read
+        if is_read:
+            assert (await client.files_info(file=file.id))["file"]["name"] == "a.txt"
+        else:
+            assert await error_of(client.files_info(file=file.id)) == "file_not_found"
 
 
 @pytest.mark.slack(teams=("Playground", "Second"))
