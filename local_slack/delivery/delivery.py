@@ -60,6 +60,10 @@ class RetrySchedule:
     ack_timeout_s: float = 3.0
     delays_s: tuple[float, ...] = (0.0, 60.0, 300.0)
 
+    def remaining_s(self, attempt: int) -> float:
+        """Return how long this attempt and those after it take without an ack."""
+        return self.ack_timeout_s + sum(self.ack_timeout_s + each for each in self.delays_s[attempt:])
+
 
 class Receiver(Protocol):
     """An open connection of the app."""
@@ -104,7 +108,8 @@ class Delivery:
         self._record = record
         self._receivers: deque[Receiver] = deque()
         self._transport: Transport | None = None
-        self._waiting: deque[Envelope] = deque()
+        # The envelopes that wait for a connection, and the timers that give them up.
+        self._waiting: dict[str, tuple[Envelope, asyncio.TimerHandle]] = {}
         self._unacked: dict[str, _Sent] = {}
         self._held: list[_Held] = []
         self._answers: dict[str, asyncio.Future[Mapping[str, Any]]] = {}
@@ -127,8 +132,11 @@ class Delivery:
         return self._transport is not None or bool(self._receivers)
 
     def offer(self, envelope: Envelope) -> None:
-        self._waiting.append(envelope)
-        self._pump()
+        """Deliver an envelope now, or to the next connection if it opens before the last retry of the schedule."""
+        if self.reachable:
+            self._deliver(envelope)
+        else:
+            self._wait(envelope)
 
     async def ask(self, envelope: Envelope) -> Mapping[str, Any]:
         """Deliver an envelope and wait for its ack; returns the payload of the ack, or an empty one.
@@ -150,8 +158,8 @@ class Delivery:
         if sent := self._forget(envelope_id):
             latency_ms = round((asyncio.get_running_loop().time() - sent.sent_at) * 1000, 1)
             self._record.note("acked", envelope=envelope_id, attempt=sent.envelope.attempt, latency_ms=latency_ms)
-        elif any(envelope.id == envelope_id for envelope in self._waiting):
-            self._waiting = deque(envelope for envelope in self._waiting if envelope.id != envelope_id)
+        elif waiting := self._waiting.pop(envelope_id, None):
+            waiting[1].cancel()
             self._record.note("acked", envelope=envelope_id)
         if answer := self._open_answer(envelope_id):
             answer.set_result(payload if isinstance(payload, dict) else {})
@@ -170,7 +178,8 @@ class Delivery:
         return len(self._waiting) + len(self._unacked) + len(self._held)
 
     def close(self) -> None:
-        for timer in (*(sent.next_step for sent in self._unacked.values()), *(held.time_up for held in self._held)):
+        timers = [timer for _, timer in self._waiting.values()]
+        for timer in (*timers, *(sent.next_step for sent in self._unacked.values()), *(h.time_up for h in self._held)):
             timer.cancel()
         for answer in self._answers.values():
             answer.cancel()
@@ -182,7 +191,18 @@ class Delivery:
 
     def _pump(self) -> None:
         while self._waiting and self.reachable:
-            self._deliver(self._waiting.popleft())
+            envelope, given_up = self._waiting.pop(next(iter(self._waiting)))
+            given_up.cancel()
+            self._deliver(envelope)
+
+    def _wait(self, envelope: Envelope) -> None:
+        remaining_s = self.schedule.remaining_s(envelope.attempt) if envelope.retried else self.schedule.ack_timeout_s
+        timer = asyncio.get_running_loop().call_later(remaining_s, self._not_reached, envelope)
+        self._waiting[envelope.id] = envelope, timer
+
+    def _not_reached(self, envelope: Envelope) -> None:
+        del self._waiting[envelope.id]
+        self._not_taken(envelope, "not_connected", final=True)
 
     def _deliver(self, envelope: Envelope) -> None:
         if fault := None if envelope.attempt else self._faults.take():
@@ -228,7 +248,7 @@ class Delivery:
             if self.reachable:
                 self._send(envelope)
             else:
-                self._waiting.append(envelope)
+                self._wait(envelope)
 
     def _await_ack(self, envelope: Envelope) -> None:
         self._forget(envelope.id)

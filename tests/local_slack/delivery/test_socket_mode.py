@@ -118,6 +118,16 @@ async def test_events_without_a_connection_are_delivered_in_order_to_the_next(sl
     await slack.until(lambda _: slack.socket_mode.delivery.outstanding == 0)
 
 
+@pytest.mark.slack(retries=RETRIES)
+async def test_an_event_without_a_connection_until_the_last_retry_is_given_up(slack, ana, sockets):
+    await ana.say("general", "lost")
+    await slack.until(lambda _: slack.socket_mode.delivery.outstanding == 0)
+    assert [entry["reason"] for entry in slack.record if entry["what"] == "given_up"] == ["not_connected"]
+    socket = await sockets.open()
+    ts = await ana.say("general", "hi")
+    assert (await socket.acked_event())["ts"] == ts
+
+
 async def test_events_are_distributed_over_the_connections(ana, sockets):
     one, two = await sockets.open(), await sockets.open()
     stamps = [await ana.say("general", str(number)) for number in range(4)]
@@ -164,7 +174,7 @@ async def test_a_warning_does_not_close_the_connection(slack, ana, socket):
     assert (await socket.acked_event())["ts"] == ts
 
 
-@pytest.mark.slack(retries=RETRIES, refresh_grace_s=0.2)
+@pytest.mark.slack(refresh_grace_s=0.2)
 async def test_a_connection_to_be_refreshed_accepts_acknowledgements_only(slack, ana, sockets):
     old = await sockets.open()
     await ana.say("general", "one")
