@@ -55,21 +55,24 @@ class CallConfig(Protocol):
     def raw(self) -> bool: ...
 
 
-class ApiCall(Protocol):
-    """A request in the form of an API."""
+@dataclass(frozen=True, slots=True)
+class ApiRequest:
+    """The body of a request in the form of an API. `tool_names` maps the API's tool names to the declared ones."""
+
+    body: dict[str, Any]
+    tool_names: dict[str, str]
 
     @property
-    def body(self) -> dict[str, Any]: ...
-    @property
-    def model(self) -> str: ...
+    def model(self) -> str:
+        model: str = self.body["model"]
+        return model
 
 
 ConfigT = TypeVar("ConfigT", bound=CallConfig)
-CallT = TypeVar("CallT", bound=ApiCall)
 ClientT = TypeVar("ClientT", bound="Closable")
 
 
-class BaseProvider(ABC, Generic[ConfigT, CallT]):
+class BaseProvider(ABC, Generic[ConfigT]):
     """A provider that calls an API. It is stateless: one instance serves any number of concurrent calls."""
 
     name: ClassVar[str]
@@ -104,7 +107,7 @@ class BaseProvider(ABC, Generic[ConfigT, CallT]):
         return [ToolCall(id=call.id, name=call.name, arguments=call.input) for call in calls]
 
     @abstractmethod
-    def _api_call(self, request: ChatRequest, *, thinks: bool) -> CallT:
+    def _api_call(self, request: ChatRequest, *, thinks: bool) -> ApiRequest:
         """Convert a request.
 
         Raises:
@@ -112,14 +115,14 @@ class BaseProvider(ABC, Generic[ConfigT, CallT]):
         """
 
     @abstractmethod
-    async def _ask(self, api_call: CallT, stream: ResponseStream | None) -> ChatResponse:
+    async def _ask(self, api_call: ApiRequest, stream: ResponseStream | None) -> ChatResponse:
         """Make one call.
 
         Raises:
             LLMError: it failed.
         """
 
-    async def _with_retries(self, api_call: CallT) -> ChatResponse:
+    async def _with_retries(self, api_call: ApiRequest) -> ChatResponse:
         for attempt in count(1):
             try:
                 return await self._ask(api_call, None)
@@ -141,16 +144,16 @@ class BaseProvider(ABC, Generic[ConfigT, CallT]):
             return backoff_s - jitter_s
         return error.retry_after + jitter_s if error.retry_after <= _MAX_WAIT_S else None
 
-    async def _announce_request(self, api_call: CallT) -> None:
+    async def _announce_request(self, api_call: ApiRequest) -> None:
         await self._announce_call(
             events.LLM_REQUEST, api_call, {"message_count": len(api_call.body["messages"])}, api_call.body
         )
 
-    async def _announce_response(self, api_call: CallT, response: ChatResponse) -> None:
+    async def _announce_response(self, api_call: ApiRequest, response: ChatResponse) -> None:
         facts = {"status": "ok", "usage": response.usage, "finish_reason": response.finish_reason}
         await self._announce_call(events.LLM_RESPONSE, api_call, facts, response)
 
-    async def _announce_call(self, event: str, api_call: CallT, facts: dict[str, Any], payload: Any) -> None:
+    async def _announce_call(self, event: str, api_call: ApiRequest, facts: dict[str, Any], payload: Any) -> None:
         """Emit an event of a call, with its whole payload if `raw` is set."""
         if self._hooks.listens(event):
             raw = {"raw": payload} if self._config.raw else {}

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from dataclasses import dataclass
 from hashlib import sha256
 from itertools import takewhile
 from typing import TYPE_CHECKING, Any
@@ -28,6 +27,7 @@ from orchestrator_interactive.kernel.contracts.messages import (
 )
 from orchestrator_interactive.kernel.contracts.models import ToolResult, sendable
 from orchestrator_interactive.modules.provider_anthropic.models import effort_for, thinking_for
+from orchestrator_interactive.modules.provider_base import ApiRequest
 from orchestrator_interactive.modules.provider_rows import (
     EARLIER,
     NO_OUTPUT,
@@ -51,19 +51,6 @@ _CACHE = {"type": "ephemeral"}
 _TOOL_CHOICES = {"auto": "auto", "none": "none", "required": "any", "any": "any"}
 _THINKING = ("thinking", "redacted_thinking")
 _UNSEEN = "(An image that you cannot see: the API refused it, or another one of the same request.)"
-
-
-@dataclass(frozen=True, slots=True)
-class ApiRequest:
-    """The request body. `tool_names` maps the API's tool names to the declared ones."""
-
-    body: dict[str, Any]
-    tool_names: dict[str, str]
-
-    @property
-    def model(self) -> str:
-        model: str = self.body["model"]
-        return model
 
 
 def api_request(request: ChatRequest, config: AnthropicConfig) -> ApiRequest:

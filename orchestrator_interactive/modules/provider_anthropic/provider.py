@@ -15,7 +15,6 @@ from httpx2 import AsyncByteStream, Timeout
 from orchestrator_interactive.kernel.contracts.models import ModelInfo, ProviderInfo
 from orchestrator_interactive.modules.provider_anthropic.config import AnthropicConfig
 from orchestrator_interactive.modules.provider_anthropic.convert import (
-    ApiRequest,
     api_request,
     check_tool_pairs,
     images_of,
@@ -27,6 +26,7 @@ from orchestrator_interactive.modules.provider_base import (
     CONNECT_TIMEOUT_S,
     TAIL_S,
     YIELD_EVERY_S,
+    ApiRequest,
     BaseProvider,
     ClientPool,
     tls_context,
@@ -46,7 +46,7 @@ log = structlog.get_logger(__name__)
 _ABOUT_IMAGES = re.compile("image", re.IGNORECASE)
 
 
-class AnthropicProvider(BaseProvider[AnthropicConfig, ApiRequest]):
+class AnthropicProvider(BaseProvider[AnthropicConfig]):
     """Claude, through the Messages API."""
 
     name = "anthropic"

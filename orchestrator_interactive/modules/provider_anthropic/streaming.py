@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from anthropic.types import Usage as StartUsage
 
     from orchestrator_interactive.kernel.contracts.messages import ContentBlock, ResponseStream, Usage
-    from orchestrator_interactive.modules.provider_anthropic.convert import ApiRequest
     from orchestrator_interactive.modules.provider_anthropic.models import Prices
+    from orchestrator_interactive.modules.provider_base import ApiRequest
 
 # Limit of an answer: many times the output limit of any model.
 _MAX_CHARS = 10_000_000

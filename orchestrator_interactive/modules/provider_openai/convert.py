@@ -6,7 +6,6 @@ The conversion is deterministic, and a longer history only appends, so that a pr
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
 from itertools import takewhile
 from typing import TYPE_CHECKING, Any
 
@@ -21,6 +20,7 @@ from orchestrator_interactive.kernel.contracts.messages import (
     ToolResultBlock,
 )
 from orchestrator_interactive.kernel.contracts.models import ToolResult, sendable
+from orchestrator_interactive.modules.provider_base import ApiRequest
 from orchestrator_interactive.modules.provider_rows import (
     EARLIER,
     NO_OUTPUT,
@@ -47,19 +47,6 @@ _IMAGES = "(Images in the results of the calls above:)"
 # OpenAI's limits, in characters. Some models expect their own ids back, such as `functions.read:0`.
 _MAX_ID, _ID_STEM = 40, 31
 _MAX_DESCRIPTION = 1024
-
-
-@dataclass(frozen=True, slots=True)
-class ApiRequest:
-    """The request body. `tool_names` maps the API's tool names to the declared ones."""
-
-    body: dict[str, Any]
-    tool_names: dict[str, str]
-
-    @property
-    def model(self) -> str:
-        model: str = self.body["model"]
-        return model
 
 
 def api_request(request: ChatRequest, config: OpenAIConfig) -> ApiRequest:

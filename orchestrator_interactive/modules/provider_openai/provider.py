@@ -16,12 +16,13 @@ from orchestrator_interactive.modules.provider_base import (
     CONNECT_TIMEOUT_S,
     TAIL_S,
     YIELD_EVERY_S,
+    ApiRequest,
     BaseProvider,
     ClientPool,
     tls_context,
 )
 from orchestrator_interactive.modules.provider_openai.config import OpenAIConfig
-from orchestrator_interactive.modules.provider_openai.convert import ApiRequest, api_request, has_images, without_images
+from orchestrator_interactive.modules.provider_openai.convert import api_request, has_images, without_images
 from orchestrator_interactive.modules.provider_openai.errors import FAILURES, incomplete_stream, kernel_error
 from orchestrator_interactive.modules.provider_openai.streaming import StreamedAnswer
 
@@ -39,7 +40,7 @@ _NO_KEY = "none"
 _USAGE_WITHIN_S = 5.0
 
 
-class OpenAIProvider(BaseProvider[OpenAIConfig, ApiRequest]):
+class OpenAIProvider(BaseProvider[OpenAIConfig]):
     """A model behind the Chat Completions API."""
 
     name = "openai"

@@ -22,8 +22,8 @@ from orchestrator_interactive.kernel.contracts.messages import (
 
 if TYPE_CHECKING:
     from orchestrator_interactive.kernel.contracts.messages import ContentBlock, ResponseStream
+    from orchestrator_interactive.modules.provider_base import ApiRequest
     from orchestrator_interactive.modules.provider_openai.config import Prices
-    from orchestrator_interactive.modules.provider_openai.convert import ApiRequest
 
 # Limit of an answer: many times the output limit of any model.
 _MAX_CHARS = 10_000_000
