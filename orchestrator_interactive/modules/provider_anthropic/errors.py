@@ -75,9 +75,11 @@ _SENTENCES: dict[type[LLMError], str] = {
 }
 
 
-def kernel_error(error: Exception, *, model: str, api_key: str, timeout_s: float) -> LLMError:
-    """Convert an error to a kernel error; no message contains the API key."""
+def kernel_error(error: Exception | None, *, model: str, api_key: str, timeout_s: float) -> LLMError:
+    """Convert an error, or `None` if the answer ended early, to a kernel error; no message contains the API key."""
     match error:
+        case None:
+            message = "Anthropic's answer ended before it was complete. A retry may help."
         case anthropic.APIStatusError():
             return _refusal(error, model, api_key)
         case _ if _is_timeout(error):
@@ -88,13 +90,6 @@ def kernel_error(error: Exception, *, model: str, api_key: str, timeout_s: float
         case _:
             message = "The connection to Anthropic failed. Check the network, then try again."
     return ProviderUnavailableError(message, provider="anthropic", model=model)
-
-
-def incomplete_stream(model: str) -> ProviderUnavailableError:
-    """Build the error for a stream that ended without an HTTP error, but before the answer was complete."""
-    return ProviderUnavailableError(
-        "Anthropic's answer ended before it was complete. A retry may help.", provider="anthropic", model=model
-    )
 
 
 def _is_timeout(error: Exception) -> bool:

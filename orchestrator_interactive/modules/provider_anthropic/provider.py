@@ -20,7 +20,7 @@ from orchestrator_interactive.modules.provider_anthropic.convert import (
     images_of,
     without_images,
 )
-from orchestrator_interactive.modules.provider_anthropic.errors import FAILURES, incomplete_stream, kernel_error
+from orchestrator_interactive.modules.provider_anthropic.errors import FAILURES, kernel_error
 from orchestrator_interactive.modules.provider_anthropic.streaming import StreamedAnswer
 from orchestrator_interactive.modules.provider_base import (
     CONNECT_TIMEOUT_S,
@@ -112,12 +112,12 @@ class AnthropicProvider(BaseProvider[AnthropicConfig]):
             if not answer.complete:
                 raise self._kernel_error(e, api_call.model) from e
         if not answer.complete:
-            raise incomplete_stream(api_call.model)
+            raise self._kernel_error(None, api_call.model)
         response = answer.response()
         await self._announce_response(api_call, response)
         return response
 
-    def _kernel_error(self, error: Exception, model: str) -> LLMError:
+    def _kernel_error(self, error: Exception | None, model: str) -> LLMError:
         return kernel_error(error, model=model, api_key=self._config.api_key, timeout_s=self._config.timeout_s)
 
     def _model_info(self, model: ApiModel) -> ModelInfo:

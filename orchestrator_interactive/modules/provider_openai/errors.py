@@ -89,9 +89,11 @@ _SENTENCES: dict[type[LLMError], str] = {
 _NO_API = "There is no Chat Completions API at this address. Check `base_url`: it usually ends in /v1"
 
 
-def kernel_error(error: Exception, *, model: str, api_key: str, timeout_s: float) -> LLMError:
-    """Convert an error to a kernel error; no message contains the API key."""
+def kernel_error(error: Exception | None, *, model: str, api_key: str, timeout_s: float) -> LLMError:
+    """Convert an error, or `None` if the answer ended early, to a kernel error; no message contains the API key."""
     match error:
+        case None:
+            message = "The answer of the model's server ended before it was complete. A retry may help."
         case openai.APIStatusError():
             return _refusal(error, model, api_key, error.status_code, error.response.headers)
         case _ if _is_timeout(error):
@@ -103,12 +105,6 @@ def kernel_error(error: Exception, *, model: str, api_key: str, timeout_s: float
             message = "The answer of the model's server was malformed. A retry may help."
         case _:
             message = "The connection to the model's server failed. Check the network and `base_url`, then retry."
-    return ProviderUnavailableError(message, provider=_NAME, model=model)
-
-
-def incomplete_stream(model: str) -> ProviderUnavailableError:
-    """Build the error for a stream that ended without an error, but before the answer was complete."""
-    message = "The answer of the model's server ended before it was complete. A retry may help."
     return ProviderUnavailableError(message, provider=_NAME, model=model)
 
 

@@ -23,7 +23,7 @@ from orchestrator_interactive.modules.provider_base import (
 )
 from orchestrator_interactive.modules.provider_openai.config import OpenAIConfig
 from orchestrator_interactive.modules.provider_openai.convert import api_request, has_images, without_images
-from orchestrator_interactive.modules.provider_openai.errors import FAILURES, incomplete_stream, kernel_error
+from orchestrator_interactive.modules.provider_openai.errors import FAILURES, kernel_error
 from orchestrator_interactive.modules.provider_openai.streaming import StreamedAnswer
 
 if TYPE_CHECKING:
@@ -120,7 +120,7 @@ class OpenAIProvider(BaseProvider[OpenAIConfig]):
             if not answer.complete:
                 raise self._kernel_error(e, api_call.model) from e
         if not answer.complete:
-            raise incomplete_stream(api_call.model)
+            raise self._kernel_error(None, api_call.model)
         response = answer.response()
         await self._announce_response(api_call, response)
         return response
@@ -130,7 +130,7 @@ class OpenAIProvider(BaseProvider[OpenAIConfig]):
         is_refused = isinstance(error, BadRequestError | UnprocessableEntityError) and self._sees_images is None
         return is_refused and has_images(api_call) and _ABOUT_IMAGES.search(str(error)) is not None
 
-    def _kernel_error(self, error: Exception, model: str) -> LLMError:
+    def _kernel_error(self, error: Exception | None, model: str) -> LLMError:
         return kernel_error(error, model=model, api_key=self._config.api_key, timeout_s=self._config.timeout_s)
 
 
