@@ -22,7 +22,8 @@ from orchestrator_interactive.kernel.contracts.errors import (
     ProviderUnavailableError,
     RateLimitError,
 )
-from orchestrator_interactive.kernel.contracts.messages import ChatResponse, ResponseStream, ToolCall, ToolCallBlock
+from orchestrator_interactive.kernel.contracts.messages import ChatResponse, ResponseStream, ToolCall
+from orchestrator_interactive.kernel.contracts.tool_calls import calls_of
 from orchestrator_interactive.kernel.error_boundary import ErrorBoundary, convert_exits, error_text
 from orchestrator_interactive.kernel.hooks import CONTINUE
 from orchestrator_interactive.kernel.interop import ForeignProvider, to_local_provider
@@ -454,9 +455,7 @@ def _calls_in(answer: ChatResponse, provider: Provider) -> list[ToolCall]:
 
 
 def _answered_so_far(kept: list[ContentBlock], usage: Usage | None) -> ChatResponse:
-    blocks = [block for block in kept if isinstance(block, ToolCallBlock)]
-    calls = [ToolCall(id=block.id, name=block.name, arguments=block.input) for block in blocks]
-    return ChatResponse(content=kept, tool_calls=calls or None, usage=usage, finish_reason=INTERRUPTED)
+    return ChatResponse(content=kept, tool_calls=calls_of(kept) or None, usage=usage, finish_reason=INTERRUPTED)
 
 
 def _changed_rows(hook_result: HookResult, rows: list[Row]) -> list[Row]:

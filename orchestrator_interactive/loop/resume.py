@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from orchestrator_interactive.kernel.contracts import events
 from orchestrator_interactive.kernel.contracts.arguments import problem_of
-from orchestrator_interactive.kernel.contracts.messages import ToolCall, ToolCallBlock
-from orchestrator_interactive.kernel.contracts.tool_calls import calls_in_field, function_of, is_call
+from orchestrator_interactive.kernel.contracts.messages import ToolCall
+from orchestrator_interactive.kernel.contracts.tool_calls import calls_in_field, calls_of, function_of, is_call
 from orchestrator_interactive.kernel.hooks import CONTINUE, without_denial
 from orchestrator_interactive.loop.outcome import RunOutcome, usage_in
 from orchestrator_interactive.loop.run import RunSuspended
@@ -251,8 +251,7 @@ def _calls(row: Row) -> list[ToolCall]:
         message = message_of(row)
     except UNREADABLE:
         return []
-    blocks = [] if isinstance(message.content, str) else message.content
-    calls = [ToolCall(id=b.id, name=b.name, arguments=b.input) for b in blocks if isinstance(b, ToolCallBlock)]
+    calls = [] if isinstance(message.content, str) else calls_of(message.content)
     inside = {call.id for call in calls}
     for call in calls_in_field(message):
         if is_call(call) and call["id"] not in inside:

@@ -20,14 +20,14 @@ from pydantic_core import to_jsonable_python
 
 from orchestrator_interactive.kernel.contracts import events
 from orchestrator_interactive.kernel.contracts.errors import LLMError, LLMTimeoutError
-from orchestrator_interactive.kernel.contracts.messages import ToolCall, ToolCallBlock
+from orchestrator_interactive.kernel.contracts.tool_calls import calls_of
 from orchestrator_interactive.kernel.interop import accepts_both
 
 if TYPE_CHECKING:
     import ssl
     from collections.abc import AsyncIterator, Callable, Mapping
 
-    from orchestrator_interactive.kernel.contracts.messages import ChatRequest, ChatResponse, ResponseStream
+    from orchestrator_interactive.kernel.contracts.messages import ChatRequest, ChatResponse, ResponseStream, ToolCall
     from orchestrator_interactive.kernel.hooks import HookRegistry
 
 log = structlog.get_logger(__name__)
@@ -101,10 +101,7 @@ class BaseProvider(ABC, Generic[ConfigT]):
             return await (self._with_retries(api_call) if stream is None else self._ask(api_call, stream))
 
     def parse_tool_calls(self, response: ChatResponse) -> list[ToolCall]:
-        if response.tool_calls is not None:
-            return response.tool_calls
-        calls = [block for block in response.content if isinstance(block, ToolCallBlock)]
-        return [ToolCall(id=call.id, name=call.name, arguments=call.input) for call in calls]
+        return calls_of(response.content) if response.tool_calls is None else response.tool_calls
 
     @abstractmethod
     def _api_call(self, request: ChatRequest, *, thinks: bool) -> ApiRequest:

@@ -19,11 +19,10 @@ from orchestrator_interactive.kernel.contracts.messages import (
 )
 from orchestrator_interactive.kernel.contracts.models import ModelInfo, ProviderInfo, ToolResult
 from orchestrator_interactive.kernel.contracts.request_validation import check
+from orchestrator_interactive.kernel.contracts.tool_calls import calls_of
 from orchestrator_interactive.kernel.interop import to_local
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from orchestrator_interactive.kernel.contracts.messages import ChatRequest, ResponseStream
     from orchestrator_interactive.kernel.contracts.protocols import ContextManager, Provider, Tool
     from orchestrator_interactive.kernel.hooks import HookRegistry
@@ -171,7 +170,7 @@ class MockProvider:
         return step
 
     def parse_tool_calls(self, response: ChatResponse) -> list[ToolCall]:
-        return _calls(response.content) if response.tool_calls is None else list(response.tool_calls)
+        return calls_of(response.content) if response.tool_calls is None else list(response.tool_calls)
 
 
 def _step(answer: Any) -> ChatResponse | BaseException:
@@ -180,7 +179,7 @@ def _step(answer: Any) -> ChatResponse | BaseException:
         return answer
     parts = answer if isinstance(answer, list | tuple) else [answer]
     content = [_block(to_local(part)) for part in parts]
-    calls = _calls(content)
+    calls = calls_of(content)
     return ChatResponse(
         content=content,
         tool_calls=calls or None,
@@ -200,11 +199,6 @@ def _block(part: Any) -> ContentBlock:
             return block
         case _:
             raise TypeError(f"answers may hold texts, tool calls, blocks, responses and exceptions, not {part!r}.")
-
-
-def _calls(content: Iterable[ContentBlock]) -> list[ToolCall]:
-    blocks = (block for block in content if isinstance(block, ToolCallBlock))
-    return [ToolCall(id=block.id, name=block.name, arguments=block.input) for block in blocks]
 
 
 class ScriptedOrchestrator:

@@ -16,11 +16,11 @@ from orchestrator_interactive.kernel.contracts.messages import (
     ChatResponse,
     TextBlock,
     ThinkingBlock,
-    ToolCall,
     ToolCallBlock,
     Usage,
 )
 from orchestrator_interactive.kernel.contracts.models import HookResult, ToolResult
+from orchestrator_interactive.kernel.contracts.tool_calls import calls_of
 from orchestrator_interactive.kernel.interop import accepts_both, to_local_error
 from orchestrator_interactive.testing import MockApprovalSystem, MockContextManager, MockProvider, MockTool
 from orchestrator_interactive.validation.report import RULES
@@ -225,7 +225,7 @@ class ScriptedModel(MockProvider):
 
 
 def _response(blocks: list[Any]) -> ChatResponse:
-    calls = [ToolCall(id=b.id, name=b.name, arguments=b.input) for b in blocks if isinstance(b, ToolCallBlock)]
+    calls = calls_of(blocks)
     return ChatResponse(
         content=blocks,
         tool_calls=calls or None,

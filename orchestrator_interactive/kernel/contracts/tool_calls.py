@@ -4,10 +4,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from orchestrator_interactive.kernel.contracts.messages import ToolCallBlock
+from orchestrator_interactive.kernel.contracts.messages import ToolCall, ToolCallBlock
 
 if TYPE_CHECKING:
-    from orchestrator_interactive.kernel.contracts.messages import Message
+    from collections.abc import Iterable
+
+    from orchestrator_interactive.kernel.contracts.messages import ContentBlock, Message
+
+
+def calls_of(content: Iterable[ContentBlock]) -> list[ToolCall]:
+    """Return the calls in content blocks, in order."""
+    return [ToolCall(id=b.id, name=b.name, arguments=b.input) for b in content if isinstance(b, ToolCallBlock)]
 
 
 def calls_in(message: Message) -> list[str]:

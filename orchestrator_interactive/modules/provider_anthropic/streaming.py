@@ -11,9 +11,9 @@ from orchestrator_interactive.kernel.contracts.messages import (
     RedactedThinkingBlock,
     TextBlock,
     ThinkingBlock,
-    ToolCall,
     ToolCallBlock,
 )
+from orchestrator_interactive.kernel.contracts.tool_calls import calls_of
 from orchestrator_interactive.modules.provider_anthropic.models import usage_of
 
 if TYPE_CHECKING:
@@ -104,10 +104,9 @@ class StreamedAnswer:
         metadata = {"id": getattr(self._message, "id", None), "model": getattr(self._message, "model", None)}
         if explanation := getattr(getattr(self._stop, "stop_details", None), "explanation", None):
             metadata["refusal"] = explanation
-        calls = [block for block in self._content if isinstance(block, ToolCallBlock)]
         return ChatResponse(
             content=self._content,
-            tool_calls=[ToolCall(id=call.id, name=call.name, arguments=call.input) for call in calls] or None,
+            tool_calls=calls_of(self._content) or None,
             usage=self._tokens(),
             finish_reason=stop_reason,
             degradation=degradation,

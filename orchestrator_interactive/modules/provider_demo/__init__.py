@@ -19,15 +19,16 @@ from orchestrator_interactive.kernel.contracts.errors import (
     ProviderUnavailableError,
     RateLimitError,
 )
-from orchestrator_interactive.kernel.contracts.messages import ChatResponse, TextBlock, ToolCall, ToolCallBlock, Usage
+from orchestrator_interactive.kernel.contracts.messages import ChatResponse, TextBlock, Usage
 from orchestrator_interactive.kernel.contracts.models import ModelInfo, ProviderInfo
+from orchestrator_interactive.kernel.contracts.tool_calls import calls_of
 from orchestrator_interactive.kernel.interop import accepts_both, to_local_coordinator
 from orchestrator_interactive.modules.provider_demo.commands import command_of
 from orchestrator_interactive.modules.provider_demo.conversation import read_task, text_of
 from orchestrator_interactive.modules.provider_demo.tour import next_step
 
 if TYPE_CHECKING:
-    from orchestrator_interactive.kernel.contracts.messages import ChatRequest, ResponseStream
+    from orchestrator_interactive.kernel.contracts.messages import ChatRequest, ResponseStream, ToolCall
     from orchestrator_interactive.kernel.coordinator import ModuleCoordinator
 
 _MODEL = ModelInfo(
@@ -107,10 +108,7 @@ class DemoProvider:
         return response.model_copy(update={"tool_calls": self.parse_tool_calls(response) or None})
 
     def parse_tool_calls(self, response: ChatResponse) -> list[ToolCall]:
-        if response.tool_calls is not None:
-            return response.tool_calls
-        calls = [block for block in response.content if isinstance(block, ToolCallBlock)]
-        return [ToolCall(id=call.id, name=call.name, arguments=call.input) for call in calls]
+        return calls_of(response.content) if response.tool_calls is None else response.tool_calls
 
     async def _speak(self, text: str, wait_s: float, stream: ResponseStream | None) -> None:
         in_the_pause = len(_WORD.findall(text.partition("\n\n")[0])) if wait_s else 0

@@ -15,10 +15,10 @@ from orchestrator_interactive.kernel.contracts.messages import (
     ChatResponse,
     TextBlock,
     ThinkingBlock,
-    ToolCall,
     ToolCallBlock,
     Usage,
 )
+from orchestrator_interactive.kernel.contracts.tool_calls import calls_of
 
 if TYPE_CHECKING:
     from orchestrator_interactive.kernel.contracts.messages import ContentBlock, ResponseStream
@@ -266,10 +266,9 @@ class StreamedAnswer:
         metadata = {name: value for name, value in self._identity.items() if isinstance(value, str)}
         if refusal := "".join(self._refusal):
             reason, metadata[_REFUSED] = _REFUSED, refusal
-        calls = [block for block in self._content if isinstance(block, ToolCallBlock)]
         return ChatResponse(
             content=self._content,
-            tool_calls=[ToolCall(id=call.id, name=call.name, arguments=call.input) for call in calls] or None,
+            tool_calls=calls_of(self._content) or None,
             usage=self._usage(),
             finish_reason=reason,
             degradation=degradation,
