@@ -11,11 +11,12 @@ from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from functools import cache
 from itertools import count
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Generic, Protocol, TypeVar
 from weakref import WeakKeyDictionary
 
 import structlog
 from httpx2 import create_ssl_context
+from pydantic import AfterValidator
 from pydantic_core import to_jsonable_python
 
 from orchestrator_interactive.kernel.contracts import events
@@ -40,6 +41,16 @@ _MAX_WAIT_S = 60.0
 YIELD_EVERY_S = 0.002
 # After the answer is complete, the response is read to its end so that the connection can be reused.
 TAIL_S = 1.0
+
+
+def _one_printable_word(api_key: str) -> str:
+    api_key = api_key.strip()
+    if not api_key.isascii() or not api_key.isprintable() or " " in api_key:
+        raise ValueError("the API key contains invalid characters; was it copied completely?")
+    return api_key
+
+
+ApiKey = Annotated[str, AfterValidator(_one_printable_word)]
 
 
 class CallConfig(Protocol):

@@ -5,10 +5,11 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
-from pydantic import AliasChoices, ConfigDict, Field, field_validator
+from pydantic import AliasChoices, ConfigDict, Field
 
 from orchestrator_interactive.config import Options, validate
 from orchestrator_interactive.modules.provider_anthropic.models import Prices  # noqa: TC001 - pydantic reads it
+from orchestrator_interactive.modules.provider_base import ApiKey  # noqa: TC001 - pydantic reads it
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -42,7 +43,7 @@ class AnthropicConfig(Options):
     model_config = ConfigDict(hide_input_in_errors=True)
     without_effect: ClassVar[frozenset[str]] = frozenset(_WITHOUT_EFFECT.split())
 
-    api_key: str = Field(default="", repr=False)
+    api_key: ApiKey = Field(default="", repr=False)
     base_url: str = DEFAULT_BASE_URL
     model: str = Field(DEFAULT_MODEL, min_length=1, validation_alias=AliasChoices("model", "default_model"))
     max_output_tokens: int = Field(8192, ge=1, validation_alias=AliasChoices("max_output_tokens", "max_tokens"))
@@ -89,11 +90,3 @@ class AnthropicConfig(Options):
     def with_thinking(self) -> Self:
         """Return this configuration with thinking turned on."""
         return self.model_copy(update={"extended_thinking": True})
-
-    @field_validator("api_key")
-    @classmethod
-    def _one_printable_word(cls, api_key: str) -> str:
-        api_key = api_key.strip()
-        if not api_key.isascii() or not api_key.isprintable() or " " in api_key:
-            raise ValueError("the API key contains invalid characters; was it copied completely?")
-        return api_key

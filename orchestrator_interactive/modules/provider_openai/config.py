@@ -10,6 +10,7 @@ from urllib.parse import urlsplit
 from pydantic import AliasChoices, BaseModel, ConfigDict, Field, field_validator
 
 from orchestrator_interactive.config import Options, validate
+from orchestrator_interactive.modules.provider_base import ApiKey  # noqa: TC001 - pydantic reads it
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -58,7 +59,7 @@ class OpenAIConfig(Options):
     model_config = ConfigDict(hide_input_in_errors=True)
     without_effect: ClassVar[frozenset[str]] = frozenset(_WITHOUT_EFFECT.split())
 
-    api_key: str = Field(default="", repr=False)
+    api_key: ApiKey = Field(default="", repr=False)
     base_url: str = DEFAULT_BASE_URL
     organization: str = ""
     project: str = ""
@@ -112,11 +113,3 @@ class OpenAIConfig(Options):
         if found.scheme not in {"http", "https"} or not found.hostname:
             raise ValueError("must be an address such as http://127.0.0.1:8000/v1")
         return base_url
-
-    @field_validator("api_key")
-    @classmethod
-    def _one_printable_word(cls, api_key: str) -> str:
-        api_key = api_key.strip()
-        if not api_key.isascii() or not api_key.isprintable() or " " in api_key:
-            raise ValueError("the API key contains invalid characters; was it copied completely?")
-        return api_key
