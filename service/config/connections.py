@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 from pydantic import Field, SecretStr, field_validator, model_validator
 
 from service.config.section import Section
-from service.config.slack import address_of
+from service.config.slack import Address  # noqa: TC001 - pydantic needs it
 
 _KEY_BYTES = 32
 
@@ -25,16 +25,9 @@ class ConnectionsConfig(Section):
             decrypt older values.
     """
 
-    listen: str | None = None
+    listen: Address | None = None
     public_url: str = ""
     keys: dict[Annotated[str, Field(pattern=r"^[A-Za-z0-9_]{1,20}$")], SecretStr] = Field(default_factory=dict)
-
-    @field_validator("listen")
-    @classmethod
-    def _is_address(cls, given: str | None) -> str | None:
-        if given is not None:
-            address_of(given)
-        return given
 
     @field_validator("public_url")
     @classmethod

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from pydantic import field_validator
-
 from service.config.config_errors import ConfigError
 from service.config.section import Section
-from service.config.slack import address_of
+from service.config.slack import Address, address_of
 
 
 class ObserveConfig(Section):
@@ -18,16 +16,9 @@ class ObserveConfig(Section):
         content: whether traces contain texts, arguments and results.
     """
 
-    listen: str | None = None
+    listen: Address | None = None
     traces: bool = False
     content: bool = False
-
-    @field_validator("listen")
-    @classmethod
-    def _is_address(cls, given: str | None) -> str | None:
-        if given is not None:
-            address_of(given)
-        return given
 
     def with_listen(self, listen: str | None) -> ObserveConfig:
         """Return the section with the address of `AMPLIFIER_SLACK_OBSERVE`; `None`: it is not set.

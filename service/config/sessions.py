@@ -12,7 +12,7 @@ from pydantic import field_validator, model_validator
 
 from service.config.config_errors import ConfigError
 from service.config.section import Section
-from service.config.slack import address_of
+from service.config.slack import Address, address_of
 
 if TYPE_CHECKING:
     from service.config.slack import ListenAddress
@@ -39,7 +39,7 @@ class SessionsConfig(Section):
     """
 
     address: str | None = None
-    listen: str = "127.0.0.1:50551"
+    listen: Address = "127.0.0.1:50551"
     certificate: Path | None = None
     key: Path | None = None
     authority: Path | None = None
@@ -53,12 +53,6 @@ class SessionsConfig(Section):
             if url.scheme not in _SCHEMES or url.path or url.query:
                 raise ValueError("must be a URL such as grpc://127.0.0.1:50551, or grpcs://HOST:PORT with TLS")
             address_of(url.netloc)
-        return given
-
-    @field_validator("listen")
-    @classmethod
-    def _is_address(cls, given: str) -> str:
-        address_of(given)
         return given
 
     @model_validator(mode="after")

@@ -20,6 +20,28 @@ class ListenAddress(NamedTuple):
     port: int
 
 
+def address_of(listen: str) -> ListenAddress:
+    """Parse an address such as `127.0.0.1:3000` or `[::1]:3000`.
+
+    Raises:
+        ValueError: the text is not an address.
+    """
+    host, _, port = listen.rpartition(":")
+    bare = host[1:-1] if host.startswith("[") and host.endswith("]") else host
+    is_host = bool(bare) and not any(sign in "/@ []" for sign in bare) and (":" not in bare or bare != host)
+    if not is_host or not (port.isascii() and port.isdigit()) or not 0 < int(port[:6]) <= _MOST_PORT:
+        raise ValueError("must be a host and a port, such as 127.0.0.1:3000")
+    return ListenAddress(bare, int(port))
+
+
+def _checked_address(given: str) -> str:
+    address_of(given)
+    return given
+
+
+Address = Annotated[str, AfterValidator(_checked_address)]
+
+
 def checked_id(pattern: str, kind: str, place: str) -> AfterValidator:
     """Return the check of an id; `kind` is a name for it, `place` where Slack shows it."""
 
@@ -134,7 +156,7 @@ class SlackConfig(Section):
     """
 
     transport: Literal["socket", "http"] = "socket"
-    listen: str = "127.0.0.1:3000"
+    listen: Address = "127.0.0.1:3000"
     users: AllowedUsers = None
     channels: AllowedChannels = None
     external: bool = False
@@ -163,27 +185,7 @@ class SlackConfig(Section):
             raise ValueError("must be the name of an emoji, such as `x` or `octagonal_sign`")
         return name.strip(":")
 
-    @field_validator("listen")
-    @classmethod
-    def _is_address(cls, given: str) -> str:
-        address_of(given)
-        return given
-
 
 def command_of(config: SlackConfig, instance: str) -> str:
     """Return the name of the slash command; by default the name of an instance, in the characters that Slack allows."""
     return config.command or f"/{re.sub(r'[^a-z0-9_-]', '', instance.lower())[:_COMMAND_CHARS] or 'agent'}"
-
-
-def address_of(listen: str) -> ListenAddress:
-    """Parse an address such as `127.0.0.1:3000` or `[::1]:3000`.
-
-    Raises:
-        ValueError: the text is not an address.
-    """
-    host, _, port = listen.rpartition(":")
-    bare = host[1:-1] if host.startswith("[") and host.endswith("]") else host
-    is_host = bool(bare) and not any(sign in "/@ []" for sign in bare) and (":" not in bare or bare != host)
-    if not is_host or not (port.isascii() and port.isdigit()) or not 0 < int(port[:6]) <= _MOST_PORT:
-        raise ValueError("must be a host and a port, such as 127.0.0.1:3000")
-    return ListenAddress(bare, int(port))

@@ -8,7 +8,7 @@ from pydantic import AfterValidator, Field, SecretStr, field_validator, model_va
 
 from connector.events import checked_ts
 from service.config.section import Section
-from service.config.slack import ChannelId, WorkspaceId, address_of
+from service.config.slack import Address, ChannelId, WorkspaceId  # noqa: TC001 - pydantic needs them
 
 
 class TriggerConfig(Section):
@@ -54,17 +54,10 @@ class TriggersConfig(Section):
         endpoints: the triggers by their names.
     """
 
-    listen: str | None = None
+    listen: Address | None = None
     endpoints: dict[Annotated[str, Field(pattern=r"^[A-Za-z][A-Za-z0-9_-]{0,39}$")], TriggerConfig] = Field(
         default_factory=dict
     )
-
-    @field_validator("listen")
-    @classmethod
-    def _is_address(cls, given: str | None) -> str | None:
-        if given is not None:
-            address_of(given)
-        return given
 
     @model_validator(mode="after")
     def _has_an_address(self) -> Self:
