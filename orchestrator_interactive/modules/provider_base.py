@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import random
 from abc import ABC, abstractmethod
 from contextlib import asynccontextmanager
@@ -14,8 +15,9 @@ from itertools import count
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Generic, Protocol, TypeVar
 from weakref import WeakKeyDictionary
 
+import aiohttp
+import httpx2
 import structlog
-from httpx2 import create_ssl_context
 from pydantic import AfterValidator
 from pydantic_core import to_jsonable_python
 
@@ -41,6 +43,17 @@ _MAX_WAIT_S = 60.0
 YIELD_EVERY_S = 0.002
 # After the answer is complete, the response is read to its end so that the connection can be reused.
 TAIL_S = 1.0
+# The SDKs wrap errors before the response. Errors while the stream is read are not wrapped: those of httpx2, of aiohttp
+# if the transport does not map them, JSON and UTF-8 errors for a malformed event, and RecursionError for a deep one.
+STREAM_FAILURES = (
+    httpx2.HTTPError,
+    httpx2.StreamError,
+    aiohttp.ClientError,
+    ConnectionError,
+    json.JSONDecodeError,
+    UnicodeDecodeError,
+    RecursionError,
+)
 
 
 def _one_printable_word(api_key: str) -> str:
@@ -186,6 +199,12 @@ async def _deadline(timeout_s: float | None, model: str, provider: str) -> Async
         raise LLMTimeoutError(message, provider=provider, model=model) from e
 
 
+def is_timeout(error: Exception, wrapper: type[Exception]) -> bool:
+    """Return whether an established connection timed out; `wrapper` is the SDK's class for timeouts."""
+    cause = error.__cause__ if isinstance(error, wrapper) else error
+    return isinstance(cause, httpx2.TimeoutException) and not isinstance(cause, httpx2.ConnectTimeout)
+
+
 def retry_after_s(headers: Mapping[str, str]) -> float | None:
     """Return the requested wait in seconds, from `retry-after-ms`, or `retry-after` in seconds or as a date."""
     for name, unit_s in (("retry-after-ms", 0.001), ("retry-after", 1.0)):
@@ -260,4 +279,4 @@ class ClientPool(Generic[ClientT]):
 @cache
 def tls_context() -> ssl.SSLContext:
     """Return the default context. Loading certificates takes tens of milliseconds, so all clients share it."""
-    return create_ssl_context()
+    return httpx2.create_ssl_context()

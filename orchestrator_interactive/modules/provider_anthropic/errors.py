@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import json
 import re
 from typing import Any
 
-import aiohttp
 import anthropic
-import httpx2
 
 from orchestrator_interactive.kernel.contracts.errors import (
     AuthenticationError,
@@ -20,21 +17,9 @@ from orchestrator_interactive.kernel.contracts.errors import (
     ProviderUnavailableError,
     RateLimitError,
 )
-from orchestrator_interactive.modules.provider_base import retry_after_s
+from orchestrator_interactive.modules.provider_base import STREAM_FAILURES, is_timeout, retry_after_s
 
-# The SDK wraps errors before the response. Errors while the stream is read are not wrapped: those of httpx2, of aiohttp
-# if the transport does not map them, JSON and UTF-8 errors for a malformed event, and RecursionError for a deep one.
-FAILURES = (
-    anthropic.AnthropicError,
-    httpx2.HTTPError,
-    httpx2.StreamError,
-    aiohttp.ClientError,
-    ConnectionError,
-    json.JSONDecodeError,
-    UnicodeDecodeError,
-    RecursionError,
-)
-
+FAILURES = (anthropic.AnthropicError, *STREAM_FAILURES)
 _TOO_LONG = re.compile(
     r"prompt is too long|exceed context limit|context (?:window|length)|maximum context", re.IGNORECASE
 )
@@ -82,7 +67,7 @@ def kernel_error(error: Exception | None, *, model: str, api_key: str, timeout_s
             message = "Anthropic's answer ended before it was complete. A retry may help."
         case anthropic.APIStatusError():
             return _refusal(error, model, api_key)
-        case _ if _is_timeout(error):
+        case _ if is_timeout(error, anthropic.APITimeoutError):
             message = f"Anthropic sent nothing for {timeout_s:g} seconds; the call to {model} was aborted."
             return LLMTimeoutError(message, provider="anthropic", model=model)
         case ValueError() | RecursionError():
@@ -90,11 +75,6 @@ def kernel_error(error: Exception | None, *, model: str, api_key: str, timeout_s
         case _:
             message = "The connection to Anthropic failed. Check the network, then try again."
     return ProviderUnavailableError(message, provider="anthropic", model=model)
-
-
-def _is_timeout(error: Exception) -> bool:
-    cause = error.__cause__ if isinstance(error, anthropic.APITimeoutError) else error
-    return isinstance(cause, httpx2.TimeoutException) and not isinstance(cause, httpx2.ConnectTimeout)
 
 
 def _refusal(error: anthropic.APIStatusError, model: str, api_key: str) -> LLMError:

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import json
 import re
 from typing import TYPE_CHECKING, Any
 
-import aiohttp
-import httpx2
 import openai
 
 from orchestrator_interactive.kernel.contracts.errors import (
@@ -20,22 +17,12 @@ from orchestrator_interactive.kernel.contracts.errors import (
     ProviderUnavailableError,
     RateLimitError,
 )
-from orchestrator_interactive.modules.provider_base import retry_after_s
+from orchestrator_interactive.modules.provider_base import STREAM_FAILURES, is_timeout, retry_after_s
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-# The SDK wraps errors of the connection. Errors of a malformed chunk are not wrapped.
-FAILURES = (
-    openai.OpenAIError,
-    httpx2.HTTPError,
-    httpx2.StreamError,
-    aiohttp.ClientError,
-    ConnectionError,
-    json.JSONDecodeError,
-    UnicodeDecodeError,
-    RecursionError,
-)
+FAILURES = (openai.OpenAIError, *STREAM_FAILURES)
 _NAME = "openai"
 # Characters of the server's own text in a message: some gateways answer with a page.
 _MAX_DETAIL = 500
@@ -96,7 +83,7 @@ def kernel_error(error: Exception | None, *, model: str, api_key: str, timeout_s
             message = "The answer of the model's server ended before it was complete. A retry may help."
         case openai.APIStatusError():
             return _refusal(error, model, api_key, error.status_code, error.response.headers)
-        case _ if _is_timeout(error):
+        case _ if is_timeout(error, openai.APITimeoutError):
             message = f"The model's server sent nothing for {timeout_s:g} seconds; the call to {model} was aborted."
             return LLMTimeoutError(message, provider=_NAME, model=model)
         case openai.APIError() if not isinstance(error, openai.APIConnectionError):  # in the middle of a stream
@@ -106,11 +93,6 @@ def kernel_error(error: Exception | None, *, model: str, api_key: str, timeout_s
         case _:
             message = "The connection to the model's server failed. Check the network and `base_url`, then retry."
     return ProviderUnavailableError(message, provider=_NAME, model=model)
-
-
-def _is_timeout(error: Exception) -> bool:
-    cause = error.__cause__ if isinstance(error, openai.APITimeoutError) else error
-    return isinstance(cause, httpx2.TimeoutException) and not isinstance(cause, httpx2.ConnectTimeout)
 
 
 def _refusal(
