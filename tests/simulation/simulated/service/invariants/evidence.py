@@ -13,6 +13,7 @@ from orchestrator_interactive.interactions import InteractionStack
 from orchestrator_interactive.interactions.rows import row_of
 from orchestrator_interactive.interactions.states import BaseState, RunFinishedState
 from orchestrator_interactive.interactions.stores.base import LogStore
+from orchestrator_interactive.loop.tool_results import results_in
 from orchestrator_interactive.transcript.rows import delivered_ids_in, is_prompt
 from service.store.base import ConversationRecord
 from simulated.service.notes import ReportedNote
@@ -91,7 +92,7 @@ class Evidence:
     @cached_property
     def unrecorded(self) -> int:
         """The number of executed calls without a result in a log; those that start a task or sub-agent, if called."""
-        recorded = {row["tool_call_id"] for row in self.all_rows if row["role"] == "tool"}
+        recorded = {call for row in self.all_rows for call, _, _ in results_in(row)}
         calls = (call for row in self.all_rows for call in row.get("tool_calls") or ())
         started = {call["id"] for call in calls if call["function"]["name"] in _STARTING}
         return len((self.executed | started) - recorded)
