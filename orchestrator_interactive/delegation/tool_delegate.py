@@ -12,7 +12,7 @@ from uuid import uuid4
 
 from pydantic import Field
 
-from orchestrator_interactive.config import Options, schema, validate
+from orchestrator_interactive.config import Options, validate
 from orchestrator_interactive.delegation.child_sessions import ChildSessions
 from orchestrator_interactive.interactions.states import AgentCallState, AgentResultState, BaseState, WaitingState
 from orchestrator_interactive.kernel import AmplifierSession
@@ -22,6 +22,7 @@ from orchestrator_interactive.kernel.interop import to_local_coordinator
 from orchestrator_interactive.kernel.tool_support import current_call
 from orchestrator_interactive.loop.tasks import CancellableTask
 from orchestrator_interactive.transcript.rows import text_of
+from orchestrator_interactive.validated_tool import ValidatedTool
 
 if TYPE_CHECKING:
     from orchestrator_interactive.interactions import InteractionStack
@@ -57,13 +58,14 @@ class _Input(Options):
     )
 
 
-class DelegateTool:
+class DelegateTool(ValidatedTool[_Input]):
     """Delegates a task to a sub-agent. Several calls in one answer work in parallel.
 
     A call survives the process: a repeated one continues the child from its log.
     """
 
     name = "delegate"
+    input_kind = _Input
     resumable: ClassVar[bool] = True
     destructive: ClassVar[bool] = False
 
@@ -83,25 +85,11 @@ class DelegateTool:
             f"independent tasks. Agents:{known}\n- self: a copy of you without this conversation."
         )
 
-    @property
-    def input_schema(self) -> dict[str, Any]:
-        return schema(_Input)
-
-    def get_schema(self) -> dict[str, Any]:
-        return self.input_schema
-
     def label(self, input: dict[str, Any]) -> str:  # noqa: A002 - the name is the contract's
         agent = input.get("agent") or str(input.get("session_id") or "self").rpartition("-")[0]
         return f"{agent}: {input.get('instruction', '')}"
 
-    async def execute(self, input: dict[str, Any]) -> ToolResult:  # noqa: A002 - the name is the contract's
-        try:
-            wanted = validate(_Input, input, self.name)
-            return await self._delegate(wanted)
-        except ValueError as e:
-            return _failed(str(e))
-
-    async def _delegate(self, wanted: _Input) -> ToolResult:
+    async def _work(self, wanted: _Input) -> ToolResult:
         call = current_call.get()
         with nullcontext() if call is None else call.awaiting_others():
             return await self._delegate_as(wanted, uuid4().hex if call is None else call.id)
@@ -187,10 +175,6 @@ def _as_result(child_id: str, agent: str, result: dict[str, Any], judged: str) -
     if result["status"] in {"success", "incomplete"}:
         return ToolResult(output="\n\n".join(filter(None, (result["output"], judged, note))))
     return ToolResult(success=False, error={"message": f"{note} {result['output']}".strip()})
-
-
-def _failed(message: str) -> ToolResult:
-    return ToolResult(success=False, error={"message": message})
 
 
 async def mount(coordinator: ModuleCoordinator, config: dict[str, Any]) -> None:

@@ -7,10 +7,10 @@ from uuid import uuid4
 
 from pydantic import Field
 
-from orchestrator_interactive.config import Options, schema, validate
-from orchestrator_interactive.kernel.contracts.models import ToolResult
+from orchestrator_interactive.config import Options, validate
 from orchestrator_interactive.kernel.interop import to_local_coordinator
 from orchestrator_interactive.kernel.tool_support import current_call
+from orchestrator_interactive.validated_tool import ValidatedTool
 
 if TYPE_CHECKING:
     from orchestrator_interactive.kernel.coordinator import ModuleCoordinator
@@ -31,7 +31,7 @@ class _Input(Options):
     minutes: float | None = Field(None, gt=0, le=_MOST_MINUTES, description="After how many minutes it is stopped.")
 
 
-class DispatchWorkerTool:
+class DispatchWorkerTool(ValidatedTool[_Input]):
     """Dispatches a worker, and returns its id at once. A repeated call dispatches no second one."""
 
     name = "dispatch_worker"
@@ -39,6 +39,7 @@ class DispatchWorkerTool:
         "Hand a long task to a worker. It works on its own after your answer, shows its progress in the thread, and "
         "posts its report there; you read the report with the next message. Tell the people what you have handed over."
     )
+    input_kind = _Input
     resumable: ClassVar[bool] = True
     destructive: ClassVar[bool] = False
 
@@ -46,44 +47,29 @@ class DispatchWorkerTool:
         self._coordinator = coordinator
         self._minutes = options.minutes
 
-    @property
-    def input_schema(self) -> dict[str, Any]:
-        return schema(_Input)
-
-    def get_schema(self) -> dict[str, Any]:
-        return self.input_schema
-
     def label(self, input: dict[str, Any]) -> str:  # noqa: A002 - the name is the contract's
         return f"Dispatching a worker: {input.get('title', '')}"
 
-    async def execute(self, input: dict[str, Any]) -> ToolResult:  # noqa: A002 - the name is the contract's
+    async def _work(self, wanted: _Input) -> str:
         dispatch = self._coordinator.get_capability("workers.dispatch")
         if dispatch is None:
-            return _failed("There are no workers here. Do it yourself.")
+            raise ValueError("There are no workers here. Do it yourself.")
         call = current_call.get()
-        try:
-            wanted = validate(_Input, input, self.name)
-            agents = self._coordinator.config.get("agents") or {}
-            if wanted.agent and wanted.agent not in agents:
-                known = ", ".join(sorted(agents)) or "none; leave it blank"
-                return _failed(f"There is no agent '{wanted.agent}'. Agents: {known}.")
-            worker = await dispatch(
-                instruction=wanted.task,
-                title=wanted.title,
-                agent=wanted.agent,
-                timeout_s=60 * (self._minutes if wanted.minutes is None else wanted.minutes),
-                call_id=uuid4().hex if call is None else call.id,
-            )
-        except ValueError as e:
-            return _failed(str(e))
-        return ToolResult(
-            output=f"Worker {worker['id']} has begun: {worker['title']}. It reports in the thread. People write to it "
+        agents = self._coordinator.config.get("agents") or {}
+        if wanted.agent and wanted.agent not in agents:
+            known = ", ".join(sorted(agents)) or "none; leave it blank"
+            raise ValueError(f"There is no agent '{wanted.agent}'. Agents: {known}.")
+        worker = await dispatch(
+            instruction=wanted.task,
+            title=wanted.title,
+            agent=wanted.agent,
+            timeout_s=60 * (self._minutes if wanted.minutes is None else wanted.minutes),
+            call_id=uuid4().hex if call is None else call.id,
+        )
+        return (
+            f"Worker {worker['id']} has begun: {worker['title']}. It reports in the thread. People write to it "
             f"with `@{worker['id']} …` and stop it with `!worker stop {worker['id']}`."
         )
-
-
-def _failed(message: str) -> ToolResult:
-    return ToolResult(success=False, error={"message": message})
 
 
 async def mount(coordinator: ModuleCoordinator, config: dict[str, Any]) -> None:

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 from pydantic import Field, model_validator
 
-from orchestrator_interactive.config import Options, schema, validate
-from orchestrator_interactive.kernel.contracts.models import ToolResult
+from orchestrator_interactive.config import Options, validate
 from orchestrator_interactive.kernel.interop import to_local_coordinator
+from orchestrator_interactive.validated_tool import ValidatedTool
 
 if TYPE_CHECKING:
     from orchestrator_interactive.kernel.coordinator import ModuleCoordinator
@@ -51,7 +51,7 @@ class _Input(Options):
         return self
 
 
-class AskUserTool:
+class AskUserTool(ValidatedTool[_Input]):
     """Asks people a question; the answer is the result.
 
     A call survives the process: a repeated one finds its question and waits on.
@@ -62,6 +62,7 @@ class AskUserTool:
         "Ask the people in the thread a question and wait for the answer. Use it when you cannot continue without a "
         "decision of theirs. Never use it to ask for permission to call a tool: that is asked by itself."
     )
+    input_kind = _Input
     repeatable: ClassVar[bool] = True
     destructive: ClassVar[bool] = False
     # The question has its own deadline.
@@ -71,40 +72,27 @@ class AskUserTool:
         self._coordinator = coordinator
         self._deadline_s = deadline_s
 
-    @property
-    def input_schema(self) -> dict[str, Any]:
-        return schema(_Input)
-
-    def get_schema(self) -> dict[str, Any]:
-        return self.input_schema
-
     def label(self, input: dict[str, Any]) -> str:  # noqa: A002 - the name is the contract's
         question = input.get("question") if isinstance(input, dict) else None
         if isinstance(input, dict) and input.get("private_to"):
             return "Asking one person in private"
         return f"Asking: {question}" if isinstance(question, str) else "Asking a question"
 
-    async def execute(self, input: dict[str, Any]) -> ToolResult:  # noqa: A002 - the name is the contract's
-        try:
-            wanted = validate(_Input, input, self.name)
-        except ValueError as e:
-            return ToolResult(success=False, error={"message": str(e)})
+    async def _work(self, wanted: _Input) -> str:
         ask = self._coordinator.get_capability("people.ask")
         if ask is None:
-            problem = "No one can be asked here. Decide yourself, and say in your answer what you assumed."
-            return ToolResult(success=False, error={"message": problem})
+            raise ValueError("No one can be asked here. Decide yourself, and say in your answer what you assumed.")
         timeout_s = self._deadline_s if wanted.minutes is None else 60 * wanted.minutes
-        return ToolResult(
-            output=await ask(
-                wanted.question,
-                options=tuple(wanted.options),
-                is_multiple=wanted.multiple,
-                takes_text=wanted.free_text or not wanted.options,
-                person=wanted.private_to,
-                timeout_s=timeout_s,
-                default=wanted.default,
-            )
+        answer: str = await ask(
+            wanted.question,
+            options=tuple(wanted.options),
+            is_multiple=wanted.multiple,
+            takes_text=wanted.free_text or not wanted.options,
+            person=wanted.private_to,
+            timeout_s=timeout_s,
+            default=wanted.default,
         )
+        return answer
 
 
 async def mount(coordinator: ModuleCoordinator, config: dict[str, Any]) -> None:

@@ -9,13 +9,14 @@ from uuid import uuid4
 import structlog
 from pydantic import Field, model_validator
 
-from orchestrator_interactive.config import Options, schema, validate
+from orchestrator_interactive.config import Options, validate
 from orchestrator_interactive.kernel.contracts import events
-from orchestrator_interactive.kernel.contracts.models import HookResult, ToolResult
+from orchestrator_interactive.kernel.contracts.models import HookResult
 from orchestrator_interactive.kernel.error_boundary import ErrorBoundary
 from orchestrator_interactive.kernel.interop import to_local_coordinator
 from orchestrator_interactive.kernel.tool_support import current_call
 from orchestrator_interactive.modules.context_notes import note, unread
+from orchestrator_interactive.validated_tool import ValidatedTool
 
 if TYPE_CHECKING:
     from orchestrator_interactive.kernel.coordinator import ModuleCoordinator
@@ -42,7 +43,7 @@ class _Input(Options):
         return self
 
 
-class MemoryTool:
+class MemoryTool(ValidatedTool[_Input]):
     """Adds, lists, changes and deletes the facts of a channel. A repeated call adds no second one."""
 
     name = "memory"
@@ -51,27 +52,17 @@ class MemoryTool:
         "Keep facts that people ask you to remember, and lasting decisions and preferences. Never keep secrets or what "
         "people say in confidence. Everyone in the channel can read the facts."
     )
-    input_schema = schema(_Input)
+    input_kind = _Input
     repeatable: ClassVar[bool] = True
     destructive: ClassVar[bool] = False
 
     def __init__(self, coordinator: ModuleCoordinator) -> None:
         self._coordinator = coordinator
 
-    def get_schema(self) -> dict[str, Any]:
-        return self.input_schema
-
     def label(self, input: dict[str, Any]) -> str:  # noqa: A002 - the name is the contract's
         return _DOING.get(str(input.get("operation")), "Looking at the memory")
 
-    async def execute(self, input: dict[str, Any]) -> ToolResult:  # noqa: A002 - the name is the contract's
-        try:
-            wanted = validate(_Input, input, self.name)
-            return ToolResult(output=await self._carry_out(wanted))
-        except ValueError as e:
-            return ToolResult(success=False, error={"message": str(e)})
-
-    async def _carry_out(self, wanted: _Input) -> str:
+    async def _work(self, wanted: _Input) -> str:
         function = self._coordinator.get_capability(f"memory.{wanted.operation}")
         if function is None:
             raise ValueError("There is no memory here.")

@@ -7,10 +7,10 @@ from uuid import uuid4
 
 from pydantic import Field, model_validator
 
-from orchestrator_interactive.config import Options, schema, validate
-from orchestrator_interactive.kernel.contracts.models import ToolResult
+from orchestrator_interactive.config import Options, validate
 from orchestrator_interactive.kernel.interop import to_local_coordinator
 from orchestrator_interactive.kernel.tool_support import current_call
+from orchestrator_interactive.validated_tool import ValidatedTool
 
 if TYPE_CHECKING:
     from orchestrator_interactive.kernel.coordinator import ModuleCoordinator
@@ -39,7 +39,7 @@ class _Input(Options):
         return self
 
 
-class ScheduleTool:
+class ScheduleTool(ValidatedTool[_Input]):
     """Adds, lists and removes schedules. A repeated call adds no second one."""
 
     name = "schedule"
@@ -47,27 +47,18 @@ class ScheduleTool:
         "Send yourself a message at a later time, once or regularly: it begins a run in this thread. Use it to look at "
         "something again, or for regular tasks that a person asks for. Say what you have scheduled."
     )
-    input_schema = schema(_Input)
+    input_kind = _Input
     repeatable: ClassVar[bool] = True
     destructive: ClassVar[bool] = False
 
     def __init__(self, coordinator: ModuleCoordinator) -> None:
         self._coordinator = coordinator
 
-    def get_schema(self) -> dict[str, Any]:
-        return self.input_schema
-
     def label(self, input: dict[str, Any]) -> str:  # noqa: A002 - the name is the contract's
         when = f" {input.get('when', '')}" if input.get("operation") == "add" else ""
         return f"{_DOING.get(str(input.get('operation')), 'Scheduling')}{when}"
 
-    async def execute(self, input: dict[str, Any]) -> ToolResult:  # noqa: A002 - the name is the contract's
-        try:
-            return ToolResult(output=await self._carry_out(validate(_Input, input, self.name)))
-        except ValueError as e:
-            return ToolResult(success=False, error={"message": str(e)})
-
-    async def _carry_out(self, wanted: _Input) -> str:
+    async def _work(self, wanted: _Input) -> str:
         function = self._coordinator.get_capability(f"schedules.{wanted.operation}")
         if function is None:
             raise ValueError("There are no schedules here: nothing would wake you.")

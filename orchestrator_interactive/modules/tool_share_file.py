@@ -18,11 +18,11 @@ import aiohttp
 import structlog
 from pydantic import Field
 
-from orchestrator_interactive.config import Options, schema, validate
-from orchestrator_interactive.kernel.contracts.models import ToolResult
+from orchestrator_interactive.config import Options, validate
 from orchestrator_interactive.kernel.interop import to_local_coordinator
 from orchestrator_interactive.kernel.tool_support import current_call
 from orchestrator_interactive.modules.tool_filesystem.workspace import WorkspaceFolder
+from orchestrator_interactive.validated_tool import ValidatedTool
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -77,7 +77,7 @@ class _File:
         return sha256(self.content).hexdigest()[:32]
 
 
-class ShareFileTool:
+class ShareFileTool(ValidatedTool[_Input]):
     """Shares files of the workspace in the thread of the conversation, in one message."""
 
     name = "share_file"
@@ -85,6 +85,7 @@ class ShareFileTool:
         "Share files of your workspace with the people in the thread, in one message. Use it for results that people "
         "want to keep or that are too long for a message: reports, tables, images, patches."
     )
+    input_kind = _Input
     # A repeated call shares nothing twice.
     repeatable: ClassVar[bool] = True
     side_effect_free: ClassVar[bool] = False
@@ -95,28 +96,17 @@ class ShareFileTool:
         self._root = root
         self._most_bytes = int(options.max_mb * _MB)
 
-    @property
-    def input_schema(self) -> dict[str, Any]:
-        return schema(_Input)
-
-    def get_schema(self) -> dict[str, Any]:
-        return self.input_schema
-
     def label(self, input: dict[str, Any]) -> str:  # noqa: A002 - the name is the contract's
         paths = input.get("paths") if isinstance(input, dict) else None
         return f"Sharing {', '.join(map(str, paths[:3]))}" if isinstance(paths, list) and paths else "Sharing files"
 
-    async def execute(self, input: dict[str, Any]) -> ToolResult:  # noqa: A002 - the name is the contract's
-        try:
-            wanted = validate(_Input, input, self.name)
-            files = [await asyncio.to_thread(self._read, path) for path in wanted.paths]
-            call = current_call.get()
-            shared = await self._share(f"call:{call.id if call else ''}", files, wanted)
-        except ValueError as e:
-            return ToolResult(success=False, error={"message": str(e)})
+    async def _work(self, wanted: _Input) -> str:
+        files = [await asyncio.to_thread(self._read, path) for path in wanted.paths]
+        call = current_call.get()
+        shared = await self._share(f"call:{call.id if call else ''}", files, wanted)
         again = [file.name for file in files if file.name not in shared]
         told = f"Shared in the thread: {', '.join(shared)}." if shared else ""
-        return ToolResult(output=f"{told} Shared before: {', '.join(again)}.".strip() if again else told)
+        return f"{told} Shared before: {', '.join(again)}.".strip() if again else told
 
     async def share_referred(self, answer: str) -> None:
         """Share the files that this run has made and that its answer names. What cannot be shared is logged."""

@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import yaml
 from pydantic import Field, field_validator
 
-from orchestrator_interactive.config import Options, schema, validate
-from orchestrator_interactive.kernel.contracts.models import ToolResult
+from orchestrator_interactive.config import Options, validate
 from orchestrator_interactive.kernel.interop import to_local_coordinator
 from orchestrator_interactive.kernel.tool_support import run_blocking
-from orchestrator_interactive.modules.tool_filesystem.workspace import WorkspaceError, WorkspaceFolder
+from orchestrator_interactive.modules.tool_filesystem.workspace import WorkspaceFolder
+from orchestrator_interactive.validated_tool import ValidatedTool
 
 if TYPE_CHECKING:
     from orchestrator_interactive.kernel.coordinator import ModuleCoordinator
@@ -91,36 +91,27 @@ def _head_of(path: Path) -> _Head:
     return validate(_Head, given, str(path))
 
 
-class LoadSkillTool:
+class LoadSkillTool(ValidatedTool[_Input]):
     """Returns the instructions of a skill, or another of its files."""
 
     name = "load_skill"
     side_effect_free: ClassVar[bool] = True
-    input_schema = schema(_Input)
+    input_kind = _Input
+    refusals = (ValueError, OSError)
 
     def __init__(self, skills: dict[str, Skill]) -> None:
         self._skills = skills
         listed = "\n".join(f"- {each.name}: {each.description}" for each in skills.values())
         self.description = f"Read the instructions for a special task before you begin it. Skills:\n{listed}"
 
-    def get_schema(self) -> dict[str, Any]:
-        return self.input_schema
-
     def label(self, input: dict[str, Any]) -> str:  # noqa: A002 - the name is the contract's
         return f"Reading the skill {input.get('skill', '')}".strip()
 
-    async def execute(self, input: dict[str, Any]) -> ToolResult:  # noqa: A002 - the name is the contract's
-        try:
-            wanted = validate(_Input, input, self.name)
-            skill = self._named(wanted.skill)
-            return ToolResult(output=await run_blocking(skill.folder, _read, skill, wanted.file))
-        except (ValueError, OSError, WorkspaceError) as e:
-            return ToolResult(success=False, error={"message": str(e)})
-
-    def _named(self, name: str) -> Skill:
-        if name not in self._skills:
-            raise ValueError(f"There is no skill {name!r}. Skills: {', '.join(self._skills)}.")
-        return self._skills[name]
+    async def _work(self, wanted: _Input) -> str:
+        skill = self._skills.get(wanted.skill)
+        if skill is None:
+            raise ValueError(f"There is no skill {wanted.skill!r}. Skills: {', '.join(self._skills)}.")
+        return await run_blocking(skill.folder, _read, skill, wanted.file)
 
 
 def _read(skill: Skill, name: str) -> str:

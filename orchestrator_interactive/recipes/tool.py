@@ -8,14 +8,13 @@ from uuid import uuid4
 
 from pydantic import Field, model_validator
 
-from orchestrator_interactive.config import Options, schema, validate
-from orchestrator_interactive.kernel.contracts.models import ToolResult
+from orchestrator_interactive.config import Options, validate
 from orchestrator_interactive.kernel.interop import to_local_coordinator
 from orchestrator_interactive.kernel.tool_support import current_call
-from orchestrator_interactive.loop.tool_results import failure
 from orchestrator_interactive.recipes.library import MODULE, RecipesOptions, recipe_named, recipes_of
 from orchestrator_interactive.recipes.orders import RecipeOrders
 from orchestrator_interactive.recipes.schema import read_recipe
+from orchestrator_interactive.validated_tool import ValidatedTool
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -46,7 +45,7 @@ class _Input(Options):
         return self
 
 
-class RecipesTool:
+class RecipesTool(ValidatedTool[_Input]):
     """Runs, follows and checks recipes. A repeated call finds the worker that it started."""
 
     name = "recipes"
@@ -54,17 +53,14 @@ class RecipesTool:
         "Run a recipe: a prepared workflow of several steps, which runs as a worker and reports into the "
         "thread by itself. 'run' returns at once; do not wait for it."
     )
+    input_kind = _Input
     repeatable: ClassVar[bool] = True
     destructive: ClassVar[bool] = False
-    input_schema: ClassVar[dict[str, Any]] = schema(_Input)
 
     def __init__(self, coordinator: ModuleCoordinator, recipes: Mapping[str, Recipe], options: RecipesOptions) -> None:
         self._coordinator = coordinator
         self._recipes = recipes
         self._orders = RecipeOrders(recipes, options, self._call_workers)
-
-    def get_schema(self) -> dict[str, Any]:
-        return self.input_schema
 
     def label(self, input: dict[str, Any]) -> str:  # noqa: A002 - the name is the contract's
         match input:
@@ -72,13 +68,7 @@ class RecipesTool:
                 return f"Starting the recipe {name}"
         return "Looking at the recipes"
 
-    async def execute(self, input: dict[str, Any]) -> ToolResult:  # noqa: A002 - the name is the contract's
-        try:
-            return ToolResult(output=await self._answer(validate(_Input, input, self.name)))
-        except ValueError as e:
-            return failure(str(e))
-
-    async def _answer(self, wanted: _Input) -> str:
+    async def _work(self, wanted: _Input) -> str:
         call = current_call.get()
         call_id = uuid4().hex if call is None else call.id
         match wanted.operation:

@@ -16,13 +16,13 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from pydantic import Field
 
-from orchestrator_interactive.config import Options, schema, validate
-from orchestrator_interactive.kernel.contracts.models import ToolResult
+from orchestrator_interactive.config import Options, validate
 from orchestrator_interactive.kernel.tool_support import current_call, report_progress, run_blocking
 from orchestrator_interactive.modules.tool_bash.confined import GRACE_S, descendants, send
 from orchestrator_interactive.modules.tool_bash.proxy import serving_proxy
 from orchestrator_interactive.modules.tool_bash.rules import Verdict, evaluate
 from orchestrator_interactive.modules.tool_filesystem.quota import MB, free_bytes
+from orchestrator_interactive.validated_tool import ValidatedTool
 
 if TYPE_CHECKING:
     from orchestrator_interactive.kernel.coordinator import ModuleCoordinator
@@ -48,7 +48,7 @@ class BashInput(Options):
     timeout_s: float | None = Field(None, gt=0, description="Time limit in seconds.")
 
 
-class BashTool:
+class BashTool(ValidatedTool[BashInput]):
     """Runs commands in a sandbox.
 
     A result has the exit code and the output, standard error included; a command that fails is a result, too.
@@ -57,7 +57,8 @@ class BashTool:
     name = "bash"
     side_effect_free: ClassVar[bool] = False
     destructive: ClassVar[bool] = True
-    input_schema = schema(BashInput)
+    input_kind = BashInput
+    refusals = (ValueError, OSError)
 
     def __init__(self, coordinator: ModuleCoordinator, options: BashOptions, sandbox: Sandbox) -> None:
         self._coordinator = coordinator
@@ -74,9 +75,6 @@ class BashTool:
                 for host in (options.network.credentials if options.network else ())
             )
         )
-
-    def get_schema(self) -> dict[str, Any]:
-        return self.input_schema
 
     def label(self, input: dict[str, Any]) -> str:  # noqa: A002 - the name is the contract's
         """Return a status text for people; accepts any input."""
@@ -99,17 +97,9 @@ class BashTool:
         """Return the decision of the rules about a call; `None`: they have none. See `hooks_approval.policy.decide`."""
         return evaluate(str(input.get("command", "")), self._options.rules)
 
-    async def execute(self, input: dict[str, Any]) -> ToolResult:  # noqa: A002 - the name is the contract's
-        try:
-            wanted = validate(BashInput, input, self.name)
-            self._refuse_unless_allowed(input)
-            return ToolResult(output=await self._run(wanted))
-        except (ValueError, OSError) as e:
-            return ToolResult(success=False, error={"message": str(e)})
-
-    def _refuse_unless_allowed(self, given: dict[str, Any]) -> None:
+    def _refuse_unless_allowed(self, command: str) -> None:
         """Raise ValueError for a command that is denied, or that no user has allowed."""
-        verdict, call = self.approval(given), current_call.get()
+        verdict, call = evaluate(command, self._options.rules), current_call.get()
         if verdict is not None and verdict.level == "deny":
             raise ValueError(f"This command is not allowed: {verdict.reason}.")
         is_decided = call is not None and call.decision is not None
@@ -119,7 +109,8 @@ class BashTool:
                 "would have run, and that `rules` or `without_approval` of tool-bash allow commands."
             )
 
-    async def _run(self, wanted: BashInput) -> str:
+    async def _work(self, wanted: BashInput) -> str:
+        self._refuse_unless_allowed(wanted.command)
         timeout_s = min(wanted.timeout_s or self._options.timeout_s, self._options.max_timeout_s)
         await run_blocking(self._sandbox.root, _make, self._sandbox.root)
         if excess := await run_blocking(self._sandbox.root, self._excess):

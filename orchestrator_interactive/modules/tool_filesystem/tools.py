@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import codecs
-from abc import ABC, abstractmethod
 from functools import partial
 from mimetypes import guess_type
-from typing import TYPE_CHECKING, Any, BinaryIO, ClassVar, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, BinaryIO, ClassVar
 
 from pydantic import AliasChoices, Field
 
-from orchestrator_interactive.config import Options, schema, validate
-from orchestrator_interactive.kernel.contracts.models import ToolResult
+from orchestrator_interactive.config import Options, validate
 from orchestrator_interactive.kernel.tool_support import run_blocking
 from orchestrator_interactive.modules.tool_filesystem.diff import diff
 from orchestrator_interactive.modules.tool_filesystem.quota import MB
@@ -23,6 +21,7 @@ from orchestrator_interactive.modules.tool_filesystem.search_process import (
     MAX_TOTAL_CHARACTERS,
 )
 from orchestrator_interactive.modules.tool_filesystem.workspace import WorkspaceError
+from orchestrator_interactive.validated_tool import InputT, ValidatedTool
 
 if TYPE_CHECKING:
     from orchestrator_interactive.modules.tool_filesystem.search_process import Found
@@ -37,17 +36,14 @@ _SKIPPED_AT_ONCE = 65_536
 # The second name is that of Amplifier's tools of the same names.
 _PATH = AliasChoices("path", "file_path")
 
-Input = TypeVar("Input", bound=Options)
 
-
-class FileTool(ABC, Generic[Input]):
+class FileTool(ValidatedTool[InputT]):
     """Base class of the tools. Invalid input and refused files are error results, never exceptions."""
 
-    name: ClassVar[str]
     description: ClassVar[str]
     side_effect_free: ClassVar[bool] = True
     destructive: ClassVar[bool] = False
-    input_kind: type[Input]
+    refusals = (ValueError, OSError)
     # The status text, with the value of one argument or without it.
     labels: ClassVar[tuple[str, str, str]]
 
@@ -55,13 +51,6 @@ class FileTool(ABC, Generic[Input]):
         self._workspace = workspace
         self._max_read_bytes = max_read_bytes
         self._max_results = max_results
-
-    @property
-    def input_schema(self) -> dict[str, Any]:
-        return schema(self.input_kind)
-
-    def get_schema(self) -> dict[str, Any]:
-        return self.input_schema
 
     def label(self, input: dict[str, Any]) -> str:  # noqa: A002 - the name is the contract's
         """Return a status text for people; accepts any input."""
@@ -77,16 +66,6 @@ class FileTool(ABC, Generic[Input]):
         given = dict(input) if isinstance(input, dict) else {}
         path = next((given.pop(str(name)) for name in _PATH.choices if str(name) in given), None)
         return given if path is None else {**given, "path": self._workspace.normal(str(path))}
-
-    async def execute(self, input: dict[str, Any]) -> ToolResult:  # noqa: A002 - the name is the contract's
-        try:
-            wanted = validate(self.input_kind, input, self.name)
-            return ToolResult(output=await self._work(wanted))
-        except (ValueError, OSError) as e:
-            return ToolResult(success=False, error={"message": str(e)})
-
-    @abstractmethod
-    async def _work(self, wanted: Input) -> str: ...
 
     def _current(self, path: str) -> str:
         """Return the beginning of a file that is to be changed; blank: it does not exist, or cannot be read.
