@@ -194,9 +194,7 @@ async def apply_consent(state: ConversationState, entry: InboxEntry, consent: Co
         text = texts.OVER_ALREADY
         await state.close(entry)
     elif consent.by != run.owner:
-        arguments = {"channel": place.channel, "user": consent.by, "text": texts.NOT_YOUR_RUN}
-        arguments |= {} if place.place.thread_ts is None else {"thread_ts": place.place.thread_ts}
-        background.spawn(background.client.call("chat.postEphemeral", arguments, CallSlot()))
+        background.spawn(background.client.post_ephemeral(place.place, consent.by, Content(texts.NOT_YOUR_RUN)))
         await state.close(entry)
         return
     else:

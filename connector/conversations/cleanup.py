@@ -250,11 +250,10 @@ class Cleanup:
 
     def whisper(self, entry: InboxEntry, click: RequestClick, place: ThreadAddress, text: str) -> None:
         """Tell a person in private why a click did not count, then close its entry."""
-        arguments = {"channel": place.channel, "user": click.by, "text": text}
-        arguments |= {} if place.thread_ts is None else {"thread_ts": place.thread_ts}
 
         async def tell() -> None:
-            await best_effort(self._background.client.call("chat.postEphemeral", arguments, CallSlot(Priority.PERSON)))
+            client, slot = self._background.client, CallSlot(Priority.PERSON)
+            await best_effort(client.post_ephemeral(place, click.by, Content(text), slot))
             await self._lease.write(StateChanges(closed={entry.seq: "done"}))
 
         self._background.spawn(tell(), self._tasks)

@@ -24,6 +24,7 @@ from connector.events import (
     message_of,
     plain_text,
 )
+from connector.formatting.content import Content
 from connector.inbound.access_policy import MAX_NAMES, AccessPolicy, AccessRules, Actor, LatestEntries
 from connector.inbound.stored_commands import StoredCommands
 from connector.observer import Observer
@@ -169,10 +170,7 @@ class Admitter:
         is_addressed = message is not None and self._router.is_addressed(message)
         if message is not None and is_addressed and not actor.is_bot and self.policy.should_notify(actor):
             log.info("access.refused", user=actor.user, channel=actor.channel)
-            arguments = {"channel": message.channel, "user": message.user, "text": refusal}
-            if message.thread_ts is not None:
-                arguments["thread_ts"] = message.thread_ts
-            self._tasks.spawn(self._tasks.client.call("chat.postEphemeral", arguments, CallSlot()))
+            self._tasks.spawn(self._tasks.client.post_ephemeral(message, message.user, Content(refusal)))
         return False
 
     async def admit(

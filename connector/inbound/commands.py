@@ -20,7 +20,7 @@ from connector.events import (
     plain_text,
     worker_of_run,
 )
-from connector.formatting.content import button, counted, moment, one_line, plain, section
+from connector.formatting.content import Content, button, counted, moment, one_line, plain, section
 from connector.formatting.inline import escape
 from connector.inbound.access_policy import MAX_NAMES, LatestEntries
 from connector.protocols import AGAIN, InboxEntry, LogPlace, Refused, Usage
@@ -184,13 +184,12 @@ class Commands:
     async def on_shortcut(self, shortcut: Shortcut) -> None:
         """Store a confirmed rerun or a fork; let the user confirm another rerun."""
         place, thread = await self._conversation(shortcut.place)
-        reply = {"thread_ts": place.thread_ts}
         message_id = f"{place.team}:{place.channel}:{shortcut.ts}"
         history = self._workspace.history
         if thread.agent is None or history is None:
-            self.whisper(place, shortcut.user, texts.NO_AGENT_HERE, **reply)
+            self.whisper(place, shortcut.user, texts.NO_AGENT_HERE)
         elif refusal := self._admitter.commands.refusal(shortcut.user, shortcut.at, place, thread):
-            self.whisper(place, shortcut.user, refusal, **reply)
+            self.whisper(place, shortcut.user, refusal)
         elif shortcut.kind == FORK:
             text = plain_text(shortcut.text, self._workspace.router.bot_user)
             prompt_id = "" if shortcut.is_ours else message_id
@@ -218,7 +217,7 @@ class Commands:
         # The message of a schedule or a trigger in a thread is not in Slack.
         refusal = refusal or (texts.ASK_AGAIN if "::" in message_id else "")
         if refusal:
-            self.whisper(place, reaction.user, refusal, thread_ts=place.thread_ts)
+            self.whisper(place, reaction.user, refusal)
             return
         target = message_id.rpartition(":")[2]
         command = LogCommand(RERUN, reaction.user, reaction.event_ts, answer.instance, target=target)
@@ -260,14 +259,11 @@ class Commands:
         try:
             left = await history.since(agent, place.conversation_id, LogPlace(message_id))
         except Refused as e:
-            self.whisper(place, shortcut.user, str(e), thread_ts=place.thread_ts)
+            self.whisper(place, shortcut.user, str(e))
             return
         text = escape(texts.confirm_rerun(left))
-        blocks = [
-            section(text),
-            {"type": "actions", "elements": [button(RERUN, "Run again", shortcut.value, style="danger")]},
-        ]
-        self.whisper(place, shortcut.user, text, thread_ts=place.thread_ts, blocks=json.dumps(blocks))
+        confirms = button(RERUN, "Run again", shortcut.value, style="danger")
+        self.whisper(place, shortcut.user, text, section(text), {"type": "actions", "elements": [confirms]})
 
     async def _answer_by(
         self, message: SlackMessage, command: ThreadCommand, place: ThreadAddress, thread: ThreadFacts
@@ -301,15 +297,12 @@ class Commands:
         key = f"{message.id}:{message.text}"
         if key not in self._answered:
             self._answered[key] = None
-            self.whisper(message.place, message.user, text, thread_ts=message.thread_ts)
+            self.whisper(message, message.user, text)
 
-    def whisper(self, place: ThreadAddress, user: str, text: str, *, thread_ts: str | None, **more: object) -> None:
-        """Post a text in Slack's markup that only this user sees."""
-        arguments = {"channel": place.channel, "user": user, "text": text, **more}
-        if thread_ts is not None:
-            arguments["thread_ts"] = thread_ts
+    def whisper(self, where: SlackMessage | ThreadAddress, user: str, text: str, *blocks: dict[str, Any]) -> None:
+        """Post a text in Slack's markup that only this user sees; `blocks` show it with buttons."""
         background = self._workspace.background
-        background.spawn(background.client.call("chat.postEphemeral", arguments, CallSlot()))
+        background.spawn(background.client.post_ephemeral(where, user, Content(text, blocks)))
 
 
 def _comment_form(rating: RatingClick) -> dict[str, Any]:

@@ -10,7 +10,7 @@ import structlog
 
 from connector import texts
 from connector.events import ASK, SUMMARISE, ThreadAddress, checked_id, checked_ts, plain_text, thread_of
-from connector.formatting.content import one_line, plain, section
+from connector.formatting.content import Content, one_line, plain, section
 from connector.formatting.inline import escape
 from connector.message_text import read
 from connector.protocols import InboxEntry
@@ -158,14 +158,11 @@ class MessageActions:
 
     async def _tell(self, action: MessageAction, text: str) -> None:
         """Tell a person something in private: in the channel, or in a direct message if the bot may not post there."""
-        client, place = self._workspace.background.client, action.place
-        arguments = {"channel": place.channel, "user": action.user, "text": escape(text)}
-        if place.thread_ts is not None:
-            arguments["thread_ts"] = place.thread_ts
+        client, content = self._workspace.background.client, Content(escape(text))
         try:
-            await client.call("chat.postEphemeral", arguments, CallSlot(Priority.PERSON))
+            await client.post_ephemeral(action.place, action.user, content, CallSlot(Priority.PERSON))
         except SlackCallFailed:
-            direct = {"channel": action.user, "text": escape(text)}
+            direct = {"channel": action.user, **content.arguments()}
             await client.call("chat.postMessage", direct, CallSlot(run=action.user))
 
 

@@ -28,6 +28,7 @@ from connector.events import (
     thread_of,
     worker_of_run,
 )
+from connector.formatting.content import Content
 from connector.inbound.access_policy import MAX_NAMES, LatestEntries
 from connector.inbound.admission import pending_of
 from connector.inbound.commands import ANSWER_REACTIONS, Commands
@@ -626,9 +627,8 @@ class Intake:
         if refusal is None and (await self._runs.thread_of(place.conversation_id)).agent is None:
             refusal = texts.NO_REQUEST
         if refusal is not None:
-            arguments = {"channel": place.channel, "user": actor.user, "text": refusal}
-            arguments |= {} if place.thread_ts is None else {"thread_ts": place.thread_ts}
-            self._tasks.spawn(self._tasks.client.call("chat.postEphemeral", arguments, CallSlot(Priority.PERSON)))
+            slot, client = CallSlot(Priority.PERSON), self._tasks.client
+            self._tasks.spawn(client.post_ephemeral(place, actor.user, Content(refusal), slot))
         elif isinstance(click, RequestForm):
             arguments = {"trigger_id": click.trigger, "view": json.dumps(form(click))}
             self._tasks.spawn(self._open_form(arguments, place, actor.user))
@@ -644,9 +644,7 @@ class Intake:
             await client.call("views.open", arguments, CallSlot(Priority.PERSON))
         except SlackCallFailed as e:
             log.info("form.not_opened", error=e.error)
-            whisper = {"channel": place.channel, "user": user, "text": texts.FORM_FAILED}
-            whisper |= {} if place.thread_ts is None else {"thread_ts": place.thread_ts}
-            await client.call("chat.postEphemeral", whisper, CallSlot(Priority.PERSON))
+            await client.post_ephemeral(place, user, Content(texts.FORM_FAILED), CallSlot(Priority.PERSON))
 
     async def _with_agent(self, place: ThreadAddress) -> str | None:
         """Return the id of the conversation at a place if an agent takes part in it.

@@ -379,12 +379,11 @@ class Requests:
     async def _show_privately(self, key: str) -> None:
         record = self._record().requests[key]
         content = waiting_content(self._address(key), record, self._record().first)
-        arguments = {"channel": self._place.channel, "user": record.request.person, **content.arguments()}
-        if self._place.thread_ts is not None:
-            arguments["thread_ts"] = self._place.thread_ts
-        call = partial(self._background.client.call, "chat.postEphemeral", arguments, CallSlot(Priority.PERSON))
+        client, slot = self._background.client, CallSlot(Priority.PERSON)
         try:
-            await self._background.client.retry_until_done(call)
+            await client.retry_until_done(
+                partial(client.post_ephemeral, self._place, record.request.person, content, slot)
+            )
         except SlackCallFailed as e:
             log.warning("request.not_shown", **self._log_fields(record), error=e.error)
             if self._record().requests[key].answer is None:

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
     from slack_sdk.web.async_client import AsyncWebClient
 
-    from connector.events import ThreadAddress
+    from connector.events import SlackMessage, ThreadAddress
     from connector.formatting.content import Content
     from connector.protocols import Persona
     from connector.slack_api.rate_limiter import RateLimiter
@@ -266,6 +266,15 @@ class SlackClient:
                 await self.delete(place.channel, stray["ts"])
             raise
         return None if found is None else {"ts": found["ts"], "message": found}
+
+    async def post_ephemeral(
+        self, where: SlackMessage | ThreadAddress, user: str, content: Content, slot: CallSlot | None = None
+    ) -> None:
+        """Post a message that only one user sees, in the thread of `where`; without a `thread_ts`, in its channel."""
+        arguments: Arguments = {"channel": where.channel, "user": user, **content.arguments()}
+        if where.thread_ts is not None:
+            arguments["thread_ts"] = where.thread_ts
+        await self.call("chat.postEphemeral", arguments, slot or CallSlot())
 
     @staticmethod
     async def retry_until_done(call: Callable[[], Awaitable[T]]) -> T:
