@@ -30,7 +30,9 @@ if TYPE_CHECKING:
 
     from connector.events import ThreadAddress
     from connector.protocols import SharedFile
-    from connector.slack_api.client import Confirm, Look, SlackClient
+    from connector.slack_api.client import Confirm, SlackClient
+
+    IsOurs = Callable[[dict[str, Any]], bool]
 
 _GET_URL, _COMPLETE, _DELETE = "files.getUploadURLExternal", "files.completeUploadExternal", "files.delete"
 # Together 15.5 s: how long a message with files is looked for whose upload is complete.
@@ -131,17 +133,14 @@ async def share(  # noqa: PLR0913 - the parts of an upload
     def is_answer(file: dict[str, Any]) -> bool:
         return file.get("name") == name
 
-    async def look() -> dict[str, Any] | None:
-        return next(iter(await _shared(client, place, is_answer, since)), None)
-
-    if in_doubt and await look() is not None:
+    if in_doubt and await _shared(client, place, is_answer, since):
         return
     await _require_thread(client, place, is_answer)
     data = content.encode()
     address, file_id = await begin(client, name, len(data), is_snippet=kind != ANSWER)
     await client.upload(address, data)
     arguments = {"files": json.dumps([{"id": file_id, "title": title_of(content) if kind == ANSWER else kind}])}
-    await _complete(client, place, arguments, look, confirm, in_doubt=False)
+    await _complete(client, place, arguments, is_answer, in_doubt=False, since=since, confirm=confirm)
     await _require_thread(client, place, is_answer)
 
 
@@ -187,15 +186,12 @@ async def complete(  # noqa: PLR0913 - the parts of an upload
     def is_shared(file: dict[str, Any]) -> bool:
         return file.get("id") in ids
 
-    async def look() -> dict[str, Any] | None:
-        return next(iter(await _shared(client, place, is_shared, since)), None)
-
-    if in_doubt and await look() is not None:
+    if in_doubt and await _shared(client, place, is_shared, since):
         return
     await _require_thread(client, place, is_shared)
     arguments = {"files": json.dumps([{"id": each.id, "title": each.title} for each in files])}
     arguments |= {"initial_comment": comment} if comment else {}
-    await _complete(client, place, arguments, look, confirm, in_doubt=in_doubt)
+    await _complete(client, place, arguments, is_shared, in_doubt=in_doubt, since=since, confirm=confirm)
     await _require_thread(client, place, is_shared)
 
 
@@ -203,12 +199,16 @@ async def _complete(  # noqa: PLR0913 - the parts of an upload
     client: SlackClient,
     place: ThreadAddress,
     arguments: dict[str, Any],
-    look: Look,
-    confirm: Confirm,
+    is_ours: IsOurs,
     *,
     in_doubt: bool,
+    since: str,
+    confirm: Confirm,
 ) -> None:
     """Share uploaded files; Slack may post the message some seconds after its answer."""
+
+    async def look() -> dict[str, Any] | None:
+        return next(iter(await _shared(client, place, is_ours, since)), None)
 
     def on_doubt() -> None:
         nonlocal in_doubt
@@ -232,7 +232,7 @@ async def _complete(  # noqa: PLR0913 - the parts of an upload
         raise
 
 
-async def _require_thread(client: SlackClient, place: ThreadAddress, is_ours: Callable[[dict[str, Any]], bool]) -> None:
+async def _require_thread(client: SlackClient, place: ThreadAddress, is_ours: IsOurs) -> None:
     """Check that the thread's root exists. If not, delete the file that Slack shared in the channel instead.
 
     Raises:
@@ -245,9 +245,7 @@ async def _require_thread(client: SlackClient, place: ThreadAddress, is_ours: Ca
     raise SlackCallFailed(_COMPLETE, NO_THREAD)
 
 
-async def _shared(
-    client: SlackClient, place: ThreadAddress, is_ours: Callable[[dict[str, Any]], bool], since: str = ""
-) -> list[dict[str, Any]]:
+async def _shared(client: SlackClient, place: ThreadAddress, is_ours: IsOurs, since: str = "") -> list[dict[str, Any]]:
     """Return certain files in a conversation; skip deleted ones. `since` as in `ThreadHistory.posts_since`."""
     messages = client.history.posts_since(place, since)
     return [file async for message in messages for file in _files_of(message) if is_ours(file)]
