@@ -67,6 +67,18 @@ def button(action_id: str, label: str, value: str, **style: str) -> dict[str, An
     return {"type": "button", "action_id": action_id, "value": value, "text": text, **style}
 
 
+def text_field(name: str, label: str, max_chars: int, **options: bool) -> dict[str, Any]:
+    """Return a field of a form for a text of several lines; `name` is the id of its block and of its action."""
+    element = {"type": "plain_text_input", "action_id": name, "multiline": True, "max_length": max_chars, **options}
+    return {"type": "input", "block_id": name, "label": plain(label), "element": element}
+
+
+def modal(callback_id: str, metadata: str, title: str, blocks: list[dict[str, Any]], **buttons: str) -> dict[str, Any]:
+    """Return a form; Slack sends the metadata back with it. `buttons`: the labels of `submit` (if any) and `close`."""
+    labels = {name: plain(label) for name, label in {"title": title, **buttons}.items()}
+    return {"type": "modal", "callback_id": callback_id, "private_metadata": metadata, "blocks": blocks, **labels}
+
+
 def one_line(text: str, most: int) -> str:
     """Put a text on one line, truncated to `most` characters."""
     line = " ".join(text.split())

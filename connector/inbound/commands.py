@@ -20,7 +20,7 @@ from connector.events import (
     plain_text,
     worker_of_run,
 )
-from connector.formatting.content import Content, button, counted, moment, one_line, plain, section
+from connector.formatting.content import Content, button, counted, modal, moment, one_line, section, text_field
 from connector.formatting.inline import escape
 from connector.inbound.access_policy import MAX_NAMES, LatestEntries
 from connector.protocols import AGAIN, InboxEntry, LogPlace, Refused, Usage
@@ -306,17 +306,8 @@ class Commands:
 
 
 def _comment_form(rating: RatingClick) -> dict[str, Any]:
-    field = {"type": "plain_text_input", "action_id": COMMENT, "multiline": True, "max_length": _COMMENT_CHARS}
-    label = plain("Which part was wrong?")
-    return {
-        "type": "modal",
-        "callback_id": FEEDBACK,
-        "private_metadata": rating.metadata,
-        "title": plain("Feedback"),
-        "submit": plain("Send"),
-        "close": plain("Skip"),
-        "blocks": [{"type": "input", "block_id": COMMENT, "optional": True, "label": label, "element": field}],
-    }
+    field = text_field(COMMENT, "Which part was wrong?", _COMMENT_CHARS) | {"optional": True}
+    return modal(FEEDBACK, rating.metadata, "Feedback", [field], submit="Send", close="Skip")
 
 
 def _is_in(conversation_id: str, thread: str) -> bool:

@@ -10,7 +10,7 @@ import structlog
 
 from connector import texts
 from connector.events import ASK, SUMMARISE, ThreadAddress, checked_id, checked_ts, plain_text, thread_of
-from connector.formatting.content import Content, one_line, plain, section
+from connector.formatting.content import Content, modal, one_line, plain, section, text_field
 from connector.formatting.inline import escape
 from connector.message_text import read
 from connector.protocols import InboxEntry
@@ -171,9 +171,7 @@ def form(action: MessageAction, personas: dict[str, str]) -> dict[str, Any]:
     if action.kind == SUMMARISE:
         audiences = {_IN_THREAD: "In the thread, for everyone", _IN_PRIVATE: "Only to me, in a direct message"}
         return _form(action, [_choice(AUDIENCE, "Where do I answer?", "radio_buttons", audiences)], "Summarise")
-    element = {"type": "plain_text_input", "action_id": QUESTION, "multiline": True, "max_length": _QUESTION_CHARS}
-    question = {"type": "input", "block_id": QUESTION, "label": plain("Your question"), "element": element}
-    blocks = [section(f">{escape(action.quote)}"), question]
+    blocks = [section(f">{escape(action.quote)}"), text_field(QUESTION, "Your question", _QUESTION_CHARS)]
     if len(personas) > 1:
         blocks.append(_choice(INSTANCE, "Agent", "static_select", personas))
     return _form(action, blocks, "Ask")
@@ -181,15 +179,8 @@ def form(action: MessageAction, personas: dict[str, str]) -> dict[str, Any]:
 
 def _form(action: MessageAction, blocks: list[dict[str, Any]], submit: str = "") -> dict[str, Any]:
     title = "Summarise this thread" if action.kind == SUMMARISE else "Ask about this message"
-    return {
-        "type": "modal",
-        "callback_id": action.kind,
-        "private_metadata": action.metadata,
-        "title": plain(title),
-        "close": plain("Cancel" if submit else "Close"),
-        "blocks": blocks,
-        **({"submit": plain(submit)} if submit else {}),
-    }
+    buttons = {"submit": submit, "close": "Cancel"} if submit else {"close": "Close"}
+    return modal(action.kind, action.metadata, title, blocks, **buttons)
 
 
 def _choice(name: str, label: str, kind: str, choices: dict[str, str]) -> dict[str, Any]:

@@ -15,7 +15,7 @@ from connector.events import (
     SEND_ACTION,
     WRITE_ACTION,
 )
-from connector.formatting.content import Content, button, moment, mrkdwn, one_line, plain, section
+from connector.formatting.content import Content, button, modal, moment, mrkdwn, one_line, plain, section, text_field
 from connector.formatting.inline import escape
 from connector.formatting.markdown import markdown_to_slack
 from connector.formatting.splitting import pieces
@@ -95,23 +95,10 @@ def answer_line(answer: PersonAnswer, request: PersonRequest) -> str:
 def form(wanted: RequestForm) -> dict[str, Any]:
     """Return the form in which a person writes the reason of a denial, or an answer."""
     is_reason = wanted.chosen == (DENY,)
-    field = {
-        "type": "plain_text_input",
-        "action_id": REQUEST_TEXT,
-        "multiline": True,
-        "max_length": _REASON_CHARS,
-        "focus_on_load": True,
-    }
     label = "Why not? The agent reads this." if is_reason else "Your answer"
-    return {
-        "type": "modal",
-        "callback_id": REQUEST_FORM,
-        "private_metadata": wanted.metadata,
-        "title": plain("Deny" if is_reason else "Answer"),
-        "submit": plain("Deny" if is_reason else "Send"),
-        "close": plain("Cancel"),
-        "blocks": [{"type": "input", "block_id": REQUEST_TEXT, "label": plain(label), "element": field}],
-    }
+    field = text_field(REQUEST_TEXT, label, _REASON_CHARS, focus_on_load=True)
+    title, submit = ("Deny", "Deny") if is_reason else ("Answer", "Send")
+    return modal(REQUEST_FORM, wanted.metadata, title, [field], submit=submit, close="Cancel")
 
 
 def who_may(request: PersonRequest, owner: str) -> str:
