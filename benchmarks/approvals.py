@@ -14,8 +14,10 @@ from typing import TYPE_CHECKING, Any
 from benchmarks.harness import Benchmark, Row, Side
 from benchmarks.intake import LEASE_S, BusySessions
 from benchmarks.redis_process import redis_server
-from connector import Instance, Persona, SlackCredentials, SocketTransport, connected
+from connector import Instance, Persona, SlackCredentials, SocketTransport
+from connector.app import ConnectorParts, connected
 from connector.protocols import PersonRequest
+from connector.workspaces import WorkspaceSettings
 from local_slack import LocalSlack
 from service.runs import StoredRuns
 from service.store import open_run_store
@@ -99,10 +101,11 @@ async def operations(store: str) -> AsyncIterator[Operations]:
         runs = await closing.enter_async_context(StoredRuns(inboxes, "this process", LEASE_S))
         slack = await closing.enter_async_context(LocalSlack(limits=None))
         access = SlackCredentials(slack.bot_token, slack.api_url, SocketTransport(slack.app_token))
-        instances, sessions = [Instance("alpha", Persona("Alpha", ":owl:"))], AskingSessions()
-        await closing.enter_async_context(
-            connected(access, instances, sessions, runs, rate_scale=1000.0, shutdown_grace_s=0.1)
+        settings, sessions = WorkspaceSettings([Instance("alpha", Persona("Alpha", ":owl:"))]), AskingSessions()
+        parts = ConnectorParts(
+            sessions=sessions, runs=runs, settings_of=lambda _: settings, shutdown_grace_s=0.1, rate_scale=1000.0
         )
+        await closing.enter_async_context(connected(access, parts))
         await slack.until(lambda workspace: workspace.bot_online)
         clicks = Clicks(slack, sessions)
         yield {"median": clicks.median, "p99": clicks.p99}

@@ -14,8 +14,10 @@ from typing import TYPE_CHECKING
 from benchmarks.harness import Benchmark, Row, Side
 from benchmarks.redis_process import redis_server
 from benchmarks.slack_process import slack_elsewhere
-from connector import Instance, Persona, RunLimits, SlackCredentials, SocketTransport, connected
+from connector import Instance, Persona, RunLimits, SlackCredentials, SocketTransport
+from connector.app import ConnectorParts, connected
 from connector.protocols import NO_TALK, MessageFile
+from connector.workspaces import WorkspaceSettings
 from service.runs import StoredRuns
 from service.store import open_run_store
 
@@ -146,18 +148,16 @@ async def connector_over(store: str) -> AsyncIterator[SlackProcess]:
         slack = await closing.enter_async_context(slack_elsewhere())
         begun = await slack.begun()
         access = SlackCredentials(begun["bot_token"], begun["api_url"], SocketTransport(begun["app_token"]))
-        instances = [Instance("alpha", Persona("Alpha", ":owl:"))]
-        await closing.enter_async_context(
-            connected(
-                access,
-                instances,
-                BusySessions(),
-                runs,
-                shutdown_grace_s=0,
-                rate_scale=1000,
-                limits=RunLimits(100_000, 100_000, 100_000),
-            )
+        settings = WorkspaceSettings([Instance("alpha", Persona("Alpha", ":owl:"))])
+        parts = ConnectorParts(
+            sessions=BusySessions(),
+            runs=runs,
+            settings_of=lambda _: settings,
+            shutdown_grace_s=0,
+            rate_scale=1000,
+            limits=RunLimits(100_000, 100_000, 100_000),
         )
+        await closing.enter_async_context(connected(access, parts))
         yield slack
 
 

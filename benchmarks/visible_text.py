@@ -13,7 +13,9 @@ from typing import TYPE_CHECKING, Any
 
 from benchmarks.harness import Benchmark, Row, Side
 from benchmarks.intake import LEASE_S
-from connector import Instance, Persona, RunLimits, SlackCredentials, SlackOptions, SocketTransport, connected
+from connector import Instance, Persona, RunLimits, SlackCredentials, SlackOptions, SocketTransport
+from connector.app import ConnectorParts, connected
+from connector.workspaces import WorkspaceSettings
 from local_slack import LocalSlack
 from orchestrator_interactive.interactions.stores import retrying
 from orchestrator_interactive.kernel import ProviderInfo, ResponseStream
@@ -146,10 +148,12 @@ async def operations(count: int) -> AsyncIterator[Operations]:
         slack = await closing.enter_async_context(LocalSlack())
         access = SlackCredentials(slack.bot_token, slack.api_url, SocketTransport(slack.app_token))
         limits = RunLimits(runs=1_000, runs_per_channel=1_000, runs_per_person=1_000)
-        more: dict[str, Any] = {"shutdown_grace_s": 0.1, "limits": limits, "options": SlackOptions(stream=True)}
-        await closing.enter_async_context(
-            connected(access, [Instance("alpha", Persona("Alpha", ":owl:"))], sessions, runs, **more)
+        instances = [Instance("alpha", Persona("Alpha", ":owl:"))]
+        settings = WorkspaceSettings(instances, options=SlackOptions(stream=True))
+        parts = ConnectorParts(
+            sessions=sessions, runs=runs, settings_of=lambda _: settings, shutdown_grace_s=0.1, limits=limits
         )
+        await closing.enter_async_context(connected(access, parts))
         await slack.until(lambda workspace: workspace.bot_online)
         answers = Answers(slack, count)
         calls = {f"calls:{method}": partial(answers.calls, method) for method in (*_CALLS, "limited")}

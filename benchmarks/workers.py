@@ -16,7 +16,9 @@ from typing import TYPE_CHECKING, Any
 from benchmarks.harness import Benchmark, Row, Side
 from benchmarks.intake import LEASE_S
 from benchmarks.redis_process import redis_server
-from connector import Instance, Persona, RunLimits, SlackCredentials, SocketTransport, connected
+from connector import Instance, Persona, RunLimits, SlackCredentials, SocketTransport
+from connector.app import ConnectorParts, connected
+from connector.workspaces import WorkspaceSettings
 from local_slack import LocalSlack
 from orchestrator_interactive.interactions.stores import retrying
 from orchestrator_interactive.kernel import ProviderInfo
@@ -167,10 +169,17 @@ async def operations(store: str) -> AsyncIterator[Operations]:
         slack = await closing.enter_async_context(LocalSlack(limits=None))
         access = SlackCredentials(slack.bot_token, slack.api_url, SocketTransport(slack.app_token))
         limits = RunLimits(runs=1_000, runs_per_channel=1_000, runs_per_person=1_000)
-        more: dict[str, Any] = {"rate_scale": 1000.0, "shutdown_grace_s": 0.1, "limits": limits, "workers": workers}
-        await closing.enter_async_context(
-            connected(access, [Instance("alpha", Persona("Alpha", ":owl:"))], sessions, runs, **more)
+        settings = WorkspaceSettings([Instance("alpha", Persona("Alpha", ":owl:"))])
+        parts = ConnectorParts(
+            sessions=sessions,
+            runs=runs,
+            settings_of=lambda _: settings,
+            shutdown_grace_s=0.1,
+            rate_scale=1000.0,
+            limits=limits,
+            workers=workers,
         )
+        await closing.enter_async_context(connected(access, parts))
         await slack.until(lambda workspace: workspace.bot_online)
         dispatches = Dispatches(slack)
         yield {"median": dispatches.median, "p99": dispatches.p99, "memory": dispatches.memory}

@@ -13,7 +13,6 @@ import structlog
 from slack_sdk.web.async_client import AsyncWebClient
 
 from connector.conversations.worker_pool import WorkerPool
-from connector.inbound.access_policy import AccessRules
 from connector.inbound.admission import Admitter
 from connector.inbound.dispatcher import Dispatcher
 from connector.inbound.http_server import HttpServer
@@ -21,7 +20,6 @@ from connector.inbound.intake import Intake
 from connector.inbound.socket_mode import SocketMode, address_source
 from connector.inbound.unattended import Unattended
 from connector.observer import Observer
-from connector.protocols import SlackOptions
 from connector.routing import Router
 from connector.runs.background_tasks import CALLS_LATE_S, BackgroundTasks
 from connector.runs.home import HomeSources, HomeTabs
@@ -49,9 +47,7 @@ if TYPE_CHECKING:
     from connector.inbound.access_policy import AccessPolicy
     from connector.inbound.dispatcher import AddListeners, Receive
     from connector.protocols import (
-        ChannelRules,
         ConversationHistory,
-        Instance,
         Memory,
         PersonalRecords,
         RateBudget,
@@ -95,31 +91,60 @@ class Connection:
             workspace.configure(self.settings_of(team))
 
 
-@dataclass(frozen=True, slots=True)
-class _Shared:
-    """What all workspaces share; see `connected`."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConnectorParts:
+    """The dependencies and the settings of the connector; a part that is `None` offers nothing.
 
-    access: SlackCredentials
-    http: aiohttp.ClientSession
-    settings_of: Callable[[str], WorkspaceSettings]
+    Args:
+        settings_of: returns the settings of a workspace by its id.
+        installations: the workspaces to serve; `None`: only that of the bot's token.
+        budget: the rate-limit budget shared with other processes.
+        rate_scale: a factor on Slack's rate limits.
+        calls_late_s: how long the calls of a killed process may still reach Slack.
+        limits: bounds concurrent runs.
+        tools_grace_s: how long of `shutdown_grace_s` running tools may continue; `None`: all but the last two seconds.
+        listeners: add further Bolt listeners.
+        observer: gets reports of runs, stops and calls.
+        history: branches the logs of conversations for commands.
+        records: are kept of each person; without them, there is no Home tab.
+        workers: the workers of threads.
+        recipes: the recipes that people can run in threads.
+        schedules: the schedules that people make.
+        memory: notes that are kept for each channel.
+        received: keeps the messages of channels, for an app whose reading of channels Slack limits.
+        joined: a context of it is open while its workspace is.
+    """
+
     sessions: SessionManager
     runs: RunService
-    shutdown_grace_s: float
-    budget: RateBudget | None
-    rate_scale: float
-    calls_late_s: float
+    settings_of: Callable[[str], WorkspaceSettings]
+    installations: Installations | None = None
+    shutdown_grace_s: float = 10.0
+    budget: RateBudget | None = None
+    rate_scale: float = 1.0
+    calls_late_s: float = CALLS_LATE_S
+    limits: RunLimits | None = None
+    tools_grace_s: float | None = None
+    listeners: Sequence[AddListeners] = ()
+    observer: Observer | None = None
+    history: ConversationHistory | None = None
+    records: PersonalRecords | None = None
+    workers: Workers | None = None
+    recipes: Recipes | None = None
+    schedules: Schedules | None = None
+    memory: Memory | None = None
+    received: ReceivedMessages | None = None
+    joined: Joined = lambda _: nullcontext()
+
+
+@dataclass(frozen=True, slots=True)
+class _Shared:
+    """The parts of a connection that all its workspaces share."""
+
+    parts: ConnectorParts
+    access: SlackCredentials
+    http: aiohttp.ClientSession
     slots: RunSlots
-    tools_grace_s: float | None
-    listeners: Sequence[AddListeners]
-    observer: Observer
-    history: ConversationHistory | None
-    records: PersonalRecords | None
-    workers: Workers | None
-    recipes: Recipes | None
-    schedules: Schedules | None
-    memory: Memory | None
-    received: ReceivedMessages | None
-    joined: Joined
 
     def open_client(self, token: str | None) -> AsyncWebClient:
         # The SDK's own retries would send a post twice after a dropped connection.
@@ -127,87 +152,27 @@ class _Shared:
 
 
 @asynccontextmanager
-async def connected(  # noqa: PLR0913 - the composition root of the connector
-    access: SlackCredentials,
-    instances: Sequence[Instance],
-    sessions: SessionManager,
-    runs: RunService,
-    *,
-    shutdown_grace_s: float = 10.0,
-    policy: AccessRules | None = None,
-    budget: RateBudget | None = None,
-    rate_scale: float = 1.0,
-    calls_late_s: float = CALLS_LATE_S,
-    limits: RunLimits | None = None,
-    options: SlackOptions = SlackOptions(),  # noqa: B008 - it is frozen
-    channels: Mapping[str, ChannelRules] | None = None,
-    tools_grace_s: float | None = None,
-    listeners: Sequence[AddListeners] = (),
-    observer: Observer | None = None,
-    history: ConversationHistory | None = None,
-    records: PersonalRecords | None = None,
-    workers: Workers | None = None,
-    recipes: Recipes | None = None,
-    schedules: Schedules | None = None,
-    memory: Memory | None = None,
-    settings_of: Callable[[str], WorkspaceSettings] | None = None,
-    installations: Installations | None = None,
-    received: ReceivedMessages | None = None,
-    joined: Joined = lambda _: nullcontext(),
-) -> AsyncIterator[Connection]:
-    """Answer people in one workspace, or in those of the `installations`, while the context is open.
+async def connected(access: SlackCredentials, parts: ConnectorParts) -> AsyncIterator[Connection]:
+    """Answer people in one workspace, or in those of the installations, while the context is open.
 
-    On exit, accept no more events and hand active runs over within `shutdown_grace_s`. `policy` decides which users may
-    use the bot, and where. `budget` is the rate-limit budget shared with other processes; `rate_scale` is a factor on
-    Slack's rate limits. `calls_late_s` is how long the calls of a killed process may still reach Slack. `limits` bounds
-    concurrent runs. `channels` are the rules of channels by their ids. Running tools may continue for `tools_grace_s`
-    of `shutdown_grace_s`; by default all but the last two seconds. `listeners` add further Bolt listeners. `observer`
-    gets reports of runs, stops and calls. `history` branches the logs of conversations for commands.
-    `records` are kept of each person; without them there is no Home tab. `workers` are the workers of threads,
-    `recipes` those that people can run there, `schedules` those that they make, `memory` what
-    is remembered for each channel. `settings_of` returns the settings of a workspace by its id, in place of
-    `instances`, `channels`, `policy` and `options`. `received` keeps the messages of channels, for an app whose reading
-    of channels Slack limits. A context of `joined` is open while its workspace is.
+    On exit, accept no more events and hand active runs over within `shutdown_grace_s`.
 
     Raises:
         ConnectionRefused: at entry, if a token is wrong, Slack is unreachable, or a function of `listeners` fails;
             later, if Slack rejects the app's credentials.
     """
-    settings = WorkspaceSettings(instances, channels or {}, policy or AccessRules(), options)
     # A timeout keeps one unanswered call from blocking the others for minutes. The rate limiter bounds concurrency, not
     # the connection pool: a call that waits for a connection would leave long after its lease was confirmed.
     timeout, connector = aiohttp.ClientTimeout(total=CALLS_LATE_S), aiohttp.TCPConnector(limit=0)
     async with aiohttp.ClientSession(timeout=timeout, connector=connector) as http, RateLimiter("") as scheduler:
-        shared = _Shared(
-            access,
-            http,
-            settings_of or (lambda _: settings),
-            sessions,
-            runs,
-            shutdown_grace_s,
-            budget,
-            rate_scale,
-            calls_late_s,
-            RunSlots(limits),
-            tools_grace_s,
-            listeners,
-            observer or Observer(),
-            history,
-            records,
-            workers,
-            recipes,
-            schedules,
-            memory,
-            received,
-            joined,
-        )
-        served = _one(shared) if installations is None else _installed(shared, installations)
+        shared = _Shared(parts, access, http, RunSlots(parts.limits))
+        served = _one(shared) if parts.installations is None else _installed(shared, parts.installations)
         async with served as (workspaces, receive, suspend):
             open_transport = await _transport(access, http, shared.open_client, scheduler)
             async with open_transport(receive) as transport:
                 log.info("slack.connected", teams=sorted(workspaces))
                 try:
-                    yield Connection(transport, shared.slots, workspaces, shared.settings_of)
+                    yield Connection(transport, shared.slots, workspaces, parts.settings_of)
                 finally:
                     suspend()
 
@@ -290,13 +255,14 @@ async def _workspace(shared: _Shared, web_client: AsyncWebClient, identity: Iden
     Raises:
         ConnectionRefused: a function of the listeners fails; on exit: Slack has rejected the bot's token.
     """
-    settings, runs, team, observer = shared.settings_of(identity.team), shared.runs, identity.team, shared.observer
-    special = {} if shared.received is None else LIMITED
-    async with RateLimiter(team, shared.budget, shared.rate_scale, special) as scheduler:
+    parts, team = shared.parts, identity.team
+    settings, runs, observer = parts.settings_of(team), parts.runs, parts.observer or Observer()
+    special = {} if parts.received is None else LIMITED
+    async with RateLimiter(team, parts.budget, parts.rate_scale, special) as scheduler:
         client = SlackClient(web_client, scheduler, observer)
         received = None
-        if shared.received is not None:
-            client.history = received = ReceivedHistory(client, shared.received, team, identity.user)
+        if parts.received is not None:
+            client.history = received = ReceivedHistory(client, parts.received, team, identity.user)
         router = Router(
             settings.instances,
             runs,
@@ -308,7 +274,7 @@ async def _workspace(shared: _Shared, web_client: AsyncWebClient, identity: Iden
             identity.bot_id,
             settings.elsewhere,
         )
-        async with BackgroundTasks(client, shared.calls_late_s, options=settings.options) as background:
+        async with BackgroundTasks(client, parts.calls_late_s, options=settings.options) as background:
             admitter = Admitter(
                 background,
                 router,
@@ -317,15 +283,15 @@ async def _workspace(shared: _Shared, web_client: AsyncWebClient, identity: Iden
                 settings.policy,
                 enterprise=identity.enterprise,
                 observer=observer,
-                workers=shared.workers,
+                workers=parts.workers,
             )
             home = None
-            if shared.records is not None:
-                sources = HomeSources(runs, router, shared.records, shared.history, identity.url, shared.schedules)
+            if parts.records is not None:
+                sources = HomeSources(runs, router, parts.records, parts.history, identity.url, parts.schedules)
                 home = HomeTabs(background, sources)
             context = WorkspaceContext(
                 runs,
-                shared.sessions,
+                parts.sessions,
                 background,
                 router,
                 admitter.catch_up,
@@ -333,26 +299,26 @@ async def _workspace(shared: _Shared, web_client: AsyncWebClient, identity: Iden
                 admitter.admit_asked,
                 shared.slots,
                 observer,
-                shared.history,
-                shared.records,
+                parts.history,
+                parts.records,
                 home,
-                shared.workers,
-                shared.recipes,
-                shared.schedules,
-                shared.memory,
+                parts.workers,
+                parts.recipes,
+                parts.schedules,
+                parts.memory,
             )
             unattended = Unattended(runs, router, admitter.policy, background)
             async with (
-                shared.joined(unattended),
-                WorkerPool(context, runs, shared.shutdown_grace_s, shared.tools_grace_s) as worker_pool,
+                parts.joined(unattended),
+                WorkerPool(context, runs, parts.shutdown_grace_s, parts.tools_grace_s) as worker_pool,
             ):
                 intake = Intake(context, runs, worker_pool, admitter, identity.user)
                 keep = None if received is None else partial(_keep, received, admitter.policy)
                 dispatcher = Dispatcher(shared.open_client(None), web_client.token or "", identity, intake, keep)
-                await dispatcher.add_listeners(shared.listeners)
+                await dispatcher.add_listeners(parts.listeners)
                 log.info("workspace.open", team=team, bot_user=identity.user)
-                parts = scheduler, worker_pool, router, admitter, background, unattended
-                yield Workspace(dispatcher, *parts, client.closed)
+                serving = scheduler, worker_pool, router, admitter, background, unattended
+                yield Workspace(dispatcher, *serving, client.closed)
 
 
 async def _keep(received: ReceivedHistory, policy: AccessPolicy, event: dict[str, Any]) -> None:

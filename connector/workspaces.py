@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any, Self
 
 import structlog
 
-from connector.inbound.access_policy import LatestEntries
+from connector.inbound.access_policy import AccessRules, LatestEntries
 from connector.inbound.dispatcher import DONE, NOT_NOW, Reply, team_of
+from connector.protocols import SlackOptions
 from connector.setup import GRANTED, INSTALLATION_EVENTS, UNINSTALLED, WITHDRAWN, ConnectionRefused
 from connector.slack_api.errors import Backoff, error_boundary
 
@@ -21,11 +22,10 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from connector.conversations.worker_pool import WorkerPool
-    from connector.inbound.access_policy import AccessRules
     from connector.inbound.admission import Admitter
     from connector.inbound.dispatcher import Dispatcher
     from connector.inbound.unattended import Unattended
-    from connector.protocols import ChannelRules, Instance, SlackOptions
+    from connector.protocols import ChannelRules, Instance
     from connector.routing import Router
     from connector.runs.background_tasks import BackgroundTasks
     from connector.setup import Installation, Installations
@@ -58,12 +58,15 @@ _EVENTS = {each.name for each in INSTALLATION_EVENTS}
 
 @dataclass(frozen=True, slots=True)
 class WorkspaceSettings:
-    """The settings of one workspace, which a reload may change; see `connected`."""
+    """The settings of one workspace, which a reload may change.
+
+    `channels` are the rules of channels by their ids. `policy` decides which users may use the bot, and where.
+    """
 
     instances: Sequence[Instance]
-    channels: Mapping[str, ChannelRules]
-    policy: AccessRules
-    options: SlackOptions
+    channels: Mapping[str, ChannelRules] = field(default_factory=dict)
+    policy: AccessRules = field(default_factory=AccessRules)
+    options: SlackOptions = field(default_factory=SlackOptions)
     # Lower-case names of instances that only other workspaces have.
     elsewhere: frozenset[str] = frozenset()
 

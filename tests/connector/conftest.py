@@ -12,9 +12,11 @@ from fake_sessions import FakeSessionManager
 from slack_environment import Hold
 from slack_sdk.web.async_client import AsyncWebClient
 
-from connector import HttpTransport, Instance, SlackCredentials, SocketTransport, connected
+from connector import HttpTransport, Instance, SlackCredentials, SocketTransport
+from connector.app import ConnectorParts, connected
 from connector.slack_api.client import SlackClient
 from connector.slack_api.rate_limiter import RateLimiter
+from connector.workspaces import WorkspaceSettings
 from local_slack import LocalSlack
 from service.runs import StoredRuns
 from service.store import open_run_store
@@ -61,22 +63,26 @@ def holds(slack: LocalSlack) -> Iterator[list[Hold]]:
 
 @pytest.fixture
 def process(slack: LocalSlack, sessions: FakeSessionManager, store: RunStore, holds: list[Hold]) -> Process:
-    """Run a process of the service, and end it as SIGTERM does. `on` is another workspace; see `connected`."""
+    """Run a process of the service, and end it as SIGTERM does.
+
+    `on` is another workspace; `given` are fields of `WorkspaceSettings` and `ConnectorParts`.
+    """
 
     @asynccontextmanager
     async def process(
         *instances: Instance,
         on: LocalSlack = slack,
         transport: HttpTransport | None = None,
-        **options: Any,
+        **given: Any,
     ) -> AsyncIterator[Chat]:
         credentials = SlackCredentials(on.bot_token, on.api_url, transport or SocketTransport(on.app_token))
+        chosen = {name: given.pop(name) for name in ("channels", "policy", "options") if name in given}
+        settings = WorkspaceSettings(instances or (ALPHA, BETA), **chosen)
         async with AsyncExitStack() as stack:
             runs = await stack.enter_async_context(StoredRuns(store, f"process {id(stack)}", 10))
-            options = {"shutdown_grace_s": 0.1, **options}
-            await stack.enter_async_context(
-                connected(credentials, instances or (ALPHA, BETA), sessions, runs, **options)
-            )
+            more = {"shutdown_grace_s": 0.1, **given}
+            parts = ConnectorParts(sessions=sessions, runs=runs, settings_of=lambda _: settings, **more)
+            await stack.enter_async_context(connected(credentials, parts))
             if transport is not None:
                 await on.deliver_to(f"http://127.0.0.1:{transport.port}/slack/events")
             await on.until(lambda ws: ws.bot_online)

@@ -7,8 +7,10 @@ from fake_sessions import FakeSessionManager
 from hypothesis import given
 from hypothesis import strategies as st
 
-from connector import ConnectionRefused, SlackCredentials, SocketTransport, connected
+from connector import ConnectionRefused, SlackCredentials, SocketTransport
+from connector.app import ConnectorParts, connected
 from connector.setup import BOT_EVENTS, BOT_SCOPES, INSTALLATION_EVENTS, manifest
+from connector.workspaces import WorkspaceSettings
 from local_slack import DropBeforeCall, LocalSlack, RateLimited, ServerError
 
 URL = "https://agents.example.com/slack/events"
@@ -130,8 +132,10 @@ def refusal(runs, slack):
     async def refusal(*, bot_token: str = "", app_token: str = "", url: str = "") -> str:
         transport = SocketTransport(app_token or slack.app_token)
         credentials = SlackCredentials(bot_token or slack.bot_token, url or slack.api_url, transport)
+        settings = WorkspaceSettings([ALPHA])
+        parts = ConnectorParts(sessions=FakeSessionManager(), runs=runs, settings_of=lambda _: settings)
         with pytest.raises(ConnectionRefused) as refused:
-            async with connected(credentials, [ALPHA], FakeSessionManager(), runs):
+            async with connected(credentials, parts):
                 pass
         assert "\n" not in str(refused.value)
         return str(refused.value)

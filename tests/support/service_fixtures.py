@@ -13,9 +13,11 @@ from anthropic_server import AnthropicServer
 from pydantic import SecretStr
 from tool_gate import GATED_TOOL, ToolGate
 
-from connector import Instance, Persona, SlackCredentials, SocketTransport, connected
+from connector import Instance, Persona, SlackCredentials, SocketTransport
+from connector.app import ConnectorParts, connected
 from connector.protocols import SlackOptions
 from connector.setup import manifest
+from connector.workspaces import WorkspaceSettings
 from local_slack import LocalSlack, PersonClient, Workspace, WorkspaceMessage
 from orchestrator_interactive.interactions.stores import open_store, retrying
 from orchestrator_interactive.storage.retry import StoreRetryPolicy
@@ -41,13 +43,20 @@ ALPHA = PersonaConfig(name="Alpha", emoji=":owl:")
 
 
 @asynccontextmanager
-async def serving_in_process(slack: LocalSlack, config: ServiceConfig, **options: Any) -> AsyncIterator[None]:
-    """Serve a workspace with the agents of a configuration, and with options of `connected`.
+async def serving_in_process(slack: LocalSlack, config: ServiceConfig, **parts: Any) -> AsyncIterator[None]:
+    """Serve a workspace with the agents of a configuration, and with further `ConnectorParts`.
 
     The environment has the URL of the model, and its API: `PROVIDER=openai` runs the tests with `provider-openai`.
     """
     access = SlackCredentials(slack.bot_token, slack.api_url, SocketTransport(slack.app_token))
-    instances = [Instance(name, Persona(one.persona.name, one.persona.emoji)) for name, one in config.instances.items()]
+    settings = WorkspaceSettings(
+        [Instance(name, Persona(one.persona.name, one.persona.emoji)) for name, one in config.instances.items()],
+        options=SlackOptions(
+            dm_threads=config.slack.dm == "threads",
+            command=command_of(config.slack, next(iter(config.instances))),
+            feedback=config.slack.feedback,
+        ),
+    )
     url, patience = config.store.get_secret_value(), StoreRetryPolicy()
     async with (
         aclosing(await open_store(url)) as logs,
@@ -62,17 +71,14 @@ async def serving_in_process(slack: LocalSlack, config: ServiceConfig, **options
         ) as sessions,
         connected(
             access,
-            instances,
-            sessions,
-            runs,
-            shutdown_grace_s=config.shutdown_grace_s,
-            options=SlackOptions(
-                dm_threads=config.slack.dm == "threads",
-                command=command_of(config.slack, next(iter(config.instances))),
-                feedback=config.slack.feedback,
+            ConnectorParts(
+                sessions=sessions,
+                runs=runs,
+                settings_of=lambda _: settings,
+                shutdown_grace_s=config.shutdown_grace_s,
+                history=sessions.history,
+                **parts,
             ),
-            history=sessions.history,
-            **options,
         ),
     ):
         with notes.offered():

@@ -20,7 +20,9 @@ from redis_server import redis_server
 from structlog.processors import format_exc_info
 from structlog.testing import capture_logs
 
-from connector import HttpTransport, Instance, Persona, SlackCredentials, SocketTransport, connected
+from connector import HttpTransport, Instance, Persona, SlackCredentials, SocketTransport
+from connector.app import ConnectorParts, connected
+from connector.workspaces import WorkspaceSettings
 from fuzzing.events import EventFuzzer
 from local_slack import LocalSlack, RetrySchedule, Workspace
 from local_slack.delivery.delivery import Envelope
@@ -214,11 +216,16 @@ async def _all_answer(slack: LocalSlack, roots: list[tuple[str, str]], findings:
 
 @asynccontextmanager
 async def _service(access: SlackCredentials, logs: LogStore, store: RunStore, folder: Path) -> AsyncIterator[None]:
-    instances = [Instance("alpha", Persona("Alpha", ":owl:"))]
+    settings = WorkspaceSettings([Instance("alpha", Persona("Alpha", ":owl:"))])
     workspaces = Workspaces(WorkspaceConfig(root=folder / "files"))
     async with (
         StoredRuns(store, uuid4().hex, 10) as runs,
         InProcessSessionManager({"alpha": _INSTANCE}, "provider-demo", workspaces, logs, 60) as sessions,
-        connected(access, instances, sessions, runs, shutdown_grace_s=5, rate_scale=10_000),
+        connected(
+            access,
+            ConnectorParts(
+                sessions=sessions, runs=runs, settings_of=lambda _: settings, shutdown_grace_s=5, rate_scale=10_000
+            ),
+        ),
     ):
         yield
