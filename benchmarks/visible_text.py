@@ -17,10 +17,9 @@ from connector import Instance, Persona, RunLimits, SlackCredentials, SlackOptio
 from connector.app import ConnectorParts, connected
 from connector.workspaces import WorkspaceSettings
 from local_slack import LocalSlack
-from orchestrator_interactive.interactions.stores import retrying
 from orchestrator_interactive.kernel import ProviderInfo, ResponseStream
 from orchestrator_interactive.kernel.contracts.messages import ChatResponse, TextBlock
-from orchestrator_interactive.storage.retry import StoreRetryPolicy
+from orchestrator_interactive.storage.retry import StoreRetryPolicy, retrying
 from service.config.config import InstanceConfig, ModuleConfig, PersonaConfig, WorkspaceConfig
 from service.runs import StoredRuns
 from service.sessions.manager import InProcessSessionManager

@@ -20,10 +20,9 @@ from connector import Instance, Persona, RunLimits, SlackCredentials, SocketTran
 from connector.app import ConnectorParts, connected
 from connector.workspaces import WorkspaceSettings
 from local_slack import LocalSlack
-from orchestrator_interactive.interactions.stores import retrying
 from orchestrator_interactive.kernel import ProviderInfo
 from orchestrator_interactive.kernel.contracts.messages import ChatResponse, TextBlock, ToolCall, ToolCallBlock
-from orchestrator_interactive.storage.retry import StoreRetryPolicy
+from orchestrator_interactive.storage.retry import StoreRetryPolicy, retrying
 from service.config.config import InstanceConfig, ModuleConfig, PersonaConfig, WorkspaceConfig
 from service.runs import StoredRuns
 from service.sessions.host import LocalHost
@@ -150,7 +149,7 @@ async def operations(store: str) -> AsyncIterator[Operations]:
         logs = await closing.enter_async_context(aclosing(await open_log_store(url)))
         runs = await closing.enter_async_context(StoredRuns(inboxes, "this process", LEASE_S))
         retry = StoreRetryPolicy()
-        workers = StoredWorkers(inboxes, retry, runs)
+        workers = StoredWorkers(retrying(inboxes, retry), runs)
         (source := folder / "waiting_model.py").write_text(_MODULE)
         instance = InstanceConfig(
             persona=PersonaConfig(name="Alpha", emoji=":owl:"),

@@ -28,8 +28,7 @@ from connector import (
 from connector.app import ConnectorParts, connected
 from connector.observer import Observer
 from connector.workspaces import WorkspaceSettings
-from orchestrator_interactive.interactions.stores import retrying
-from orchestrator_interactive.storage.retry import StoreRetryPolicy
+from orchestrator_interactive.storage.retry import StoreRetryPolicy, retrying
 from service.administration.audit import AuditObserver, audit_log
 from service.administration.reload import file_digest, reloading
 from service.administration.retention import Retention
@@ -344,34 +343,29 @@ async def _working(  # noqa: PLR0913, PLR0917 - the parts of a service
                 {
                     MODEL: _model_of(runs),
                     NOTIFY: (notes := Notes(runs.admit, names)).of_session,
-                    **(workers := StoredWorkers(store, retry, runs)).functions,
-                    **(schedules := StoredSchedules(store, retry)).functions,
+                    **(workers := StoredWorkers(documents := retrying(store, retry), runs)).functions,
+                    **(schedules := StoredSchedules(documents)).functions,
                     **(slack_tools := SlackTools()).functions,
-                    **(memory := ChannelMemory(store, retry)).functions,
-                    **StoredBudgets(store, retry, runs.admit).functions,
-                    **(connections := StoredConnections(store, retry, vault, config.connections.public_url)).functions,
+                    **(memory := ChannelMemory(documents)).functions,
+                    **StoredBudgets(documents, runs.admit).functions,
+                    **(connections := StoredConnections(documents, vault, config.connections.public_url)).functions,
                 }
             ),
             observation,
-            rules := AlwaysRules(store, retry),
+            rules := AlwaysRules(documents),
         ) as sessions,
     ):
         observation.health.store, observation.health.retry = store, retry
         with notes.offered():
-            records = StoredPersonalRecords(store, retry, rules, record)
+            records = StoredPersonalRecords(documents, rules, record)
             more = sessions, runs, budget, retention, records, workers, schedules, memory, connections, slack_tools
-            async with _installing(config, environment, store, retry, vault, names) as (installations, pages):
+            async with _installing(config, environment, documents, vault, names) as (installations, pages):
                 yield _Parts(*more, installations, pages, messages if is_kept else None)
 
 
 @asynccontextmanager
-async def _installing(  # noqa: PLR0913, PLR0917 - the parts of a service
-    config: ServiceConfig,
-    environment: Environment,
-    store: RunStore,
-    retry: StoreRetryPolicy,
-    vault: Vault | None,
-    names: list[str],
+async def _installing(
+    config: ServiceConfig, environment: Environment, store: RunStore, vault: Vault | None, names: list[str]
 ) -> AsyncIterator[tuple[StoredInstallations | None, InstallationPages | None]]:
     """Create the store of installations and their pages; `None` for one workspace, whose token is in the environment.
 
@@ -387,8 +381,8 @@ async def _installing(  # noqa: PLR0913, PLR0917 - the parts of a service
     client = client_of(environment)
     async with aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=_SLACK_WITHIN_S)) as http:
         web = AsyncWebClient(base_url=api_url(environment), session=http)
-        installations = StoredInstallations(store, retry, vault, client, web)
-        states, public_url = StoredStates(store, retry, vault), config.connections.public_url
+        installations = StoredInstallations(store, vault, client, web)
+        states, public_url = StoredStates(store, vault), config.connections.public_url
         pages = InstallationPages(
             config.installations,
             lambda: [config.instances[name].persona.name for name in names if name in config.instances],

@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 import math
 import time
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from connector.events import edited_ts_of
+from orchestrator_interactive.storage.retry import retrying
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Mapping
@@ -41,8 +41,8 @@ class StoredMessages:
         days_of: Callable[[str], int] = lambda _: MOST_DAYS,
         now_s: Callable[[], float] = time.time,
     ) -> None:
-        self._store = store
-        self._retry = retry
+        self._unretried = store
+        self._store = retrying(store, retry)
         self._days_of = days_of
         self._now_s = now_s
         # Channels that are in the list.
@@ -68,7 +68,7 @@ class StoredMessages:
 
     async def by(self, user: str) -> AsyncIterator[tuple[str, dict[str, Any]]]:
         """Yield the messages of a person, each with its channel (`team:channel`)."""
-        for place in await self._retry.call(lambda: self._store.documents(_CHANNELS)):
+        for place in await self._store.documents(_CHANNELS):
             for message in await self._of(place):
                 if message.get("user") == user:
                     yield place, message
@@ -86,34 +86,33 @@ class StoredMessages:
         Raises:
             StoreError: the store cannot be used.
         """
-        for place in await self._store.documents(_CHANNELS):
+        for place in await self._unretried.documents(_CHANNELS):
             before_s, deleted_before_s = self._before_s(place), self._now_s() - _EVENTS_WITHIN_S
-            for name, message in (await self._store.documents(_collection(place))).items():
+            for name, message in (await self._unretried.documents(_collection(place))).items():
                 if float(name) < before_s or message.get(_DELETED, math.inf) < deleted_before_s:
-                    await self._store.delete_document(_collection(place), name)
+                    await self._unretried.delete_document(_collection(place), name)
 
     async def _put(self, place: str, message: Mapping[str, Any]) -> None:
         """Store a version of a message, unless a later one is stored."""
         if place not in self._listed:
-            await self._retry.call(lambda: self._store.put_document(_CHANNELS, place, {}, _MOST_CHANNELS))
+            await self._store.put_document(_CHANNELS, place, {}, _MOST_CHANNELS)
             self._listed.add(place)
         collection, ts, known = _collection(place), str(message["ts"]), dict[str, Any]()
-        replace = partial(self._store.replace_document, collection, ts)
-        while not await self._retry.call(partial(replace, known, message, MOST)):
+        while not await self._store.replace_document(collection, ts, known, message, MOST):
             found = await self._version(place, ts)
             if _version_s(found) > _version_s(message):
                 return
             if found == known:  # the stored one is unreadable
-                await self._retry.call(lambda: self._store.delete_document(collection, ts))
+                await self._store.delete_document(collection, ts)
             known = found
 
     async def _version(self, place: str, ts: str) -> dict[str, Any]:
         """Return the stored version of a message; blank: there is none."""
-        found = await self._retry.call(lambda: self._store.documents(_collection(place), ts))
+        found = await self._store.documents(_collection(place), ts)
         return found.get(ts, {})
 
     async def _of(self, place: str) -> list[dict[str, Any]]:
-        found = await self._retry.call(lambda: self._store.documents(_collection(place)))
+        found = await self._store.documents(_collection(place))
         before_s = self._before_s(place)
         return [found[ts] for ts in sorted(found, key=float) if float(ts) >= before_s and _DELETED not in found[ts]]
 

@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import structlog
 
-from orchestrator_interactive.interactions.stores import retrying
 from orchestrator_interactive.storage.errors import StoreError, StoreReplaced
-from orchestrator_interactive.storage.retry import StoreRetryPolicy
+from orchestrator_interactive.storage.retry import StoreRetryPolicy, retrying
 from service.administration.reload import reloading
 from service.config.config import store_of
 from service.config.credentials import secrets
@@ -99,7 +98,7 @@ async def _sessions(
             provider_keys=environment.provider_keys,
             host=host,
             observe=observation.sessions,
-            rules=AlwaysRules(store, retry),
+            rules=AlwaysRules(retrying(store, retry)),
         ) as sessions,
     ):
         observation.health.store, observation.health.retry = store, retry

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import structlog
 
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 log = structlog.get_logger(__name__)
 
 T = TypeVar("T")
+S = TypeVar("S")
 
 # Maximum number of concurrent retries.
 _AT_A_TIME = 16
@@ -101,3 +102,25 @@ class StoreRetryPolicy:
             log.warning(
                 "store.unavailable", problem=str(error), for_s=round(now_s - self._since_s, 1), waiting=self._waiting
             )
+
+
+def retrying(store: S, policy: StoreRetryPolicy) -> S:
+    """Return a store whose asynchronous methods are retried by the policy while the given one is unreachable."""
+    return cast("S", _RetryingStore(store, policy))
+
+
+class _RetryingStore:
+    def __init__(self, store: Any, policy: StoreRetryPolicy) -> None:
+        self._store = store
+        self._policy = policy
+        self.aclose = store.aclose
+
+    def __getattr__(self, name: str) -> Any:
+        """Return the store's method of this name with retries."""
+        method = getattr(self._store, name)
+
+        async def call(*arguments: Any, **named: Any) -> Any:
+            return await self._policy.call(lambda: method(*arguments, **named))
+
+        setattr(self, name, call)
+        return call

@@ -25,7 +25,7 @@ from orchestrator_interactive.interactions.rows import ErasureState, RowState, V
 from orchestrator_interactive.interactions.serializers import decode, pack
 from orchestrator_interactive.interactions.states import UserMessageState, UserResponseState
 from orchestrator_interactive.interactions.stores import Change
-from orchestrator_interactive.storage.retry import StoreRetryPolicy
+from orchestrator_interactive.storage.retry import StoreRetryPolicy, retrying
 from orchestrator_interactive.storage.sqlite import BUSY_TIMEOUT_S, sqlite_path
 from orchestrator_interactive.transcript.framing import read_messages, without_author
 from orchestrator_interactive.transcript.rows import delivered_ids_in, talk_ids_in
@@ -159,16 +159,17 @@ async def erase(user: str, logs: LogStore, runs: RunStore) -> Erasure:
 async def _forget_records(user: str, runs: RunStore) -> int:
     """Delete the records of a person outside of conversations; return the number of their texts in it."""
     retry, count = StoreRetryPolicy(), 0
+    documents = retrying(runs, retry)
     for schedule in await _schedules_of(user, runs):
-        count += await StoredSchedules(runs, retry).delete(workspace_of(schedule.place), schedule.id)
+        count += await StoredSchedules(documents).delete(workspace_of(schedule.place), schedule.id)
     async for channel, fact in _facts_of(user, runs):
-        count += len(await ChannelMemory(runs, retry).forget(channel, fact.id))
+        count += len(await ChannelMemory(documents).forget(channel, fact.id))
     count += await StoredMessages(runs, retry).erase(user)
     for thread in await threads_with_workers(runs):
         await forget_workers(runs, thread, user)
-    rules = AlwaysRules(runs, retry)
-    records = StoredPersonalRecords(runs, retry, rules, lambda *_, **__: None)
-    connections = StoredConnections(runs, retry)
+    rules = AlwaysRules(documents)
+    records = StoredPersonalRecords(documents, rules, lambda *_, **__: None)
+    connections = StoredConnections(documents)
     for team in await workspaces_of_documents(runs):
         await records.forget(team, user)
         await connections.disconnect(team, user)
@@ -177,7 +178,7 @@ async def _forget_records(user: str, runs: RunStore) -> int:
 
 async def _kept_of(user: str, runs: RunStore) -> AsyncIterator[dict[str, Any]]:
     """Yield the connected accounts of a person, without tokens, their schedules, and the facts that they remember."""
-    connections = StoredConnections(runs, StoreRetryPolicy())
+    connections = StoredConnections(retrying(runs, StoreRetryPolicy()))
     for team in await workspaces_of_documents(runs):
         for server, at_s in (await connections.of_person(team, user)).items():
             yield _exported("", "", at_s, f"An account of {server} is connected.", "", "connected")
@@ -192,7 +193,7 @@ async def _kept_of(user: str, runs: RunStore) -> AsyncIterator[dict[str, Any]]:
 
 async def _facts_of(user: str, runs: RunStore) -> AsyncIterator[tuple[str, Fact]]:
     """Yield the facts that a person keeps in the memory of channels."""
-    memory = ChannelMemory(runs, StoreRetryPolicy())
+    memory = ChannelMemory(retrying(runs, StoreRetryPolicy()))
     for channel in await memory.channels():
         for fact in await memory.facts(channel):
             if fact.by == user:
@@ -200,7 +201,7 @@ async def _facts_of(user: str, runs: RunStore) -> AsyncIterator[tuple[str, Fact]
 
 
 async def _schedules_of(user: str, runs: RunStore) -> list[Schedule]:
-    stored = StoredSchedules(runs, StoreRetryPolicy())
+    stored = StoredSchedules(retrying(runs, StoreRetryPolicy()))
     found = [each.schedule for team in await workspaces_of_documents(runs) for each in await stored.stored(team)]
     return [each for each in found if each.user == user]
 

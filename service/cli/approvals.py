@@ -192,9 +192,9 @@ async def revoke(access: StoreAccess, rule: str) -> None:
 
 
 def _rules(store: RunStore, kind: type[AlwaysRules]) -> AlwaysRules:
-    from orchestrator_interactive.storage.retry import StoreRetryPolicy  # noqa: PLC0415 - it takes long
+    from orchestrator_interactive.storage.retry import StoreRetryPolicy, retrying  # noqa: PLC0415 - it takes long
 
-    return kind(store, StoreRetryPolicy())
+    return kind(retrying(store, StoreRetryPolicy()))
 
 
 async def _waiting(store: RunStore) -> list[tuple[str, str, str]]:

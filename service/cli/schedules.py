@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from orchestrator_interactive.storage.retry import StoreRetryPolicy
+from orchestrator_interactive.storage.retry import StoreRetryPolicy, retrying
 from service.cli.store_access import StoreAccess, with_store
 from service.schedules.stored import StoredSchedules
 from service.store import inspect_run_store
@@ -55,7 +55,7 @@ async def remove(access: StoreAccess, schedule_id: str) -> None:
 @asynccontextmanager
 async def _open(access: StoreAccess) -> AsyncIterator[tuple[StoredSchedules, list[Schedule]]]:
     async with aclosing(await inspect_run_store(access.url)) as store:
-        stored = StoredSchedules(store, StoreRetryPolicy())
+        stored = StoredSchedules(retrying(store, StoreRetryPolicy()))
         yield stored, [each for team in await workspaces_of_documents(store) for each in await stored.current(team)]
 
 

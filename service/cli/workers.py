@@ -12,7 +12,7 @@ import click
 from connector.events import OPERATOR
 from orchestrator_interactive.interactions.export import as_text
 from orchestrator_interactive.interactions.records import Key
-from orchestrator_interactive.storage.retry import StoreRetryPolicy
+from orchestrator_interactive.storage.retry import StoreRetryPolicy, retrying
 from service.cli.store_access import StoreAccess, with_store
 from service.sessions.workers import StoredWorkers, stop_worker, threads_with_workers
 from service.store import inspect_run_store
@@ -84,7 +84,7 @@ async def stop(access: StoreAccess, worker_id: str) -> None:
 async def _open(access: StoreAccess) -> AsyncIterator[tuple[RunStore, list[Worker]]]:
     """Open the run store, and yield it with its workers, the latest first."""
     async with aclosing(await inspect_run_store(access.url)) as store:
-        stored = StoredWorkers(store, StoreRetryPolicy())
+        stored = StoredWorkers(retrying(store, StoreRetryPolicy()))
         found = [each for thread in await threads_with_workers(store) for each in await stored.of_thread(thread)]
         yield store, sorted(found, key=lambda worker: -worker.created_s)
 

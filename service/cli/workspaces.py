@@ -10,7 +10,7 @@ import click
 
 from connector.setup import NotInstalled
 from connector.slack_api.errors import SlackCallFailed
-from orchestrator_interactive.storage.retry import StoreRetryPolicy
+from orchestrator_interactive.storage.retry import StoreRetryPolicy, retrying
 from service.cli.setup import NotUsable, config_option
 from service.cli.store_access import run_at, store_option
 from service.config.config import Environment
@@ -111,4 +111,4 @@ async def _open(store_url: str, config: ServiceConfig) -> AsyncIterator[StoredIn
     if not config.installations.is_on or vault is None:
         raise ConfigError("This configuration is for one workspace: it has no section `installations`.")
     async with aclosing(await inspect_run_store(store_url)) as store:
-        yield StoredInstallations(store, StoreRetryPolicy(), vault, None, None)
+        yield StoredInstallations(retrying(store, StoreRetryPolicy()), vault, None, None)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import secrets
 import time
 from contextlib import suppress
-from functools import partial
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -18,7 +17,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from orchestrator_interactive.interactions.records import Key
-    from orchestrator_interactive.storage.retry import StoreRetryPolicy
     from service.sessions.host import HostFunction
     from service.store.base import RunStore
     from service.vault import Vault
@@ -52,15 +50,9 @@ class StoredConnections:
     """
 
     def __init__(
-        self,
-        store: RunStore,
-        retry: StoreRetryPolicy,
-        vault: Vault | None = None,
-        public_url: str = "",
-        now_s: Callable[[], float] = time.time,
+        self, store: RunStore, vault: Vault | None = None, public_url: str = "", now_s: Callable[[], float] = time.time
     ) -> None:
         self._store = store
-        self._retry = retry
         self._vault = vault
         self._public_url = public_url
         self._now_s = now_s
@@ -79,25 +71,25 @@ class StoredConnections:
 
     async def of_person(self, team: str, person: str) -> dict[str, float]:
         """Return the servers at which a person has connected an account, and when, in seconds since the epoch."""
-        found = await self._documents(_accounts(team, person))
+        found = await self._store.documents(_accounts(team, person))
         return {str(each["server"]): float(each["at_s"]) for each in found.values()}
 
     async def disconnect(self, team: str, person: str, server: str = "") -> int:
         """Delete the accounts of a person at a server, or everywhere; return their number."""
         count = 0
-        for name, each in (await self._documents(_accounts(team, person))).items():
+        for name, each in (await self._store.documents(_accounts(team, person))).items():
             if server in ("", each["server"]):
-                count += await self._delete(_accounts(team, person), name)
-        for name, each in (await self._documents(_logins(team))).items() if not server else ():
+                count += await self._store.delete_document(_accounts(team, person), name)
+        for name, each in (await self._store.documents(_logins(team))).items() if not server else ():
             if each["person"] == person:
-                await self._delete(_logins(team), name)
+                await self._store.delete_document(_logins(team), name)
         return count
 
     # Functions for sessions
 
     async def _load(self, key: Key, arguments: Mapping[str, Any]) -> Mapping[str, Any]:
         collection, name = self._place(key, arguments)
-        document = (await self._documents(collection)).get(name)
+        document = (await self._store.documents(collection)).get(name)
         if document is None or self._vault is None:
             return {"data": None}
         place, vault = f"{collection}/{name}", self._vault
@@ -108,7 +100,7 @@ class StoredConnections:
             return {"data": None}
         if not vault.is_current(document["sealed"]):
             again = {**document, "sealed": vault.seal(data, place)}
-            await self._retry.call(lambda: self._store.replace_document(collection, name, document, again))
+            await self._store.replace_document(collection, name, document, again)
         return {"data": data}
 
     async def _save(self, key: Key, arguments: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -118,11 +110,11 @@ class StoredConnections:
         server, place = str(arguments["server"]).partition(" ")[0], f"{collection}/{name}"
         data = {"server": server, "at_s": round(self._now_s()), "sealed": self._vault.seal(arguments["data"], place)}
         if "known" not in arguments:
-            await self._put(collection, name, data)
+            await self._store.put_document(collection, name, data)
             return {}
-        while (document := (await self._documents(collection)).get(name)) is not None:
-            if self._vault.open(document["sealed"], place) != arguments["known"] or await self._retry.call(
-                partial(self._store.replace_document, collection, name, document, data)
+        while (document := (await self._store.documents(collection)).get(name)) is not None:
+            if self._vault.open(document["sealed"], place) != arguments["known"] or await self._store.replace_document(
+                collection, name, document, data
             ):
                 break
         return {}
@@ -141,9 +133,9 @@ class StoredConnections:
         team, now_s = workspace_of(key.conversation_id), self._now_s()
         person, server = str(arguments["person"]), str(arguments["server"])
         collection, own, link = _logins(team), _digest(f"{person} {server}"), secrets.token_urlsafe(_ID_BYTES)
-        for name, each in (await self._documents(collection)).items():
+        for name, each in (await self._store.documents(collection)).items():
             if each["until_s"] < now_s:
-                await self._delete(collection, name)
+                await self._store.delete_document(collection, name)
             elif name == own:  # its person may have the link already: it leads to the new login
                 with suppress(Sealed):
                     link = self._vault.open(each["link"], f"{collection}/{own}")
@@ -156,18 +148,18 @@ class StoredConnections:
             "link": self._vault.seal(link, f"{collection}/{own}"),
             "link_digest": _digest(link),
         }
-        await self._put(collection, own, login, _MOST_LOGINS)
+        await self._store.put_document(collection, own, login, _MOST_LOGINS)
         return {**place, "link": f"{self._public_url}/connect/{team}/{link}"}
 
     async def _result(self, key: Key, arguments: Mapping[str, Any]) -> Mapping[str, Any]:
         """Return the result of a login once, and empty before."""
         assert self._vault is not None  # noqa: S101 - the function exists only then
         collection, state = _logins(workspace_of(key.conversation_id)), _digest(str(arguments["state"]))
-        for name, each in (await self._documents(collection)).items():
+        for name, each in (await self._store.documents(collection)).items():
             if each["state"] == state and each["until_s"] >= self._now_s():
                 if "sealed" not in each:
                     return {}
-                await self._delete(collection, name)
+                await self._store.delete_document(collection, name)
                 result: Mapping[str, Any] = self._vault.open(each["sealed"], f"{collection}/{name}")
                 return result
         return {"error": "the link has expired"}
@@ -195,25 +187,13 @@ class StoredConnections:
         return login if await self._replace(login, {**login.data, "sealed": sealed}) else None
 
     async def _login(self, team: str, is_it: Callable[[Mapping[str, Any]], bool]) -> Login | None:
-        for name, each in (await self._documents(_logins(team))).items():
+        for name, each in (await self._store.documents(_logins(team))).items():
             if is_it(each) and each["until_s"] >= self._now_s() and "sealed" not in each:
                 return Login(team, name, each["person"], each["server"], each["url"], each)
         return None
 
-    # Documents
-
-    async def _documents(self, collection: str) -> dict[str, dict[str, Any]]:
-        return await self._retry.call(lambda: self._store.documents(collection))
-
-    async def _put(self, collection: str, name: str, data: Mapping[str, Any], most: int = 1_000) -> None:
-        await self._retry.call(lambda: self._store.put_document(collection, name, data, most))
-
     async def _replace(self, login: Login, data: Mapping[str, Any]) -> bool:
-        collection = _logins(login.team)
-        return await self._retry.call(lambda: self._store.replace_document(collection, login.id, login.data, data))
-
-    async def _delete(self, collection: str, name: str) -> bool:
-        return await self._retry.call(lambda: self._store.delete_document(collection, name))
+        return await self._store.replace_document(_logins(login.team), login.id, login.data, data)
 
 
 def _accounts(team: str, person: str) -> str:

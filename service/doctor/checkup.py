@@ -19,7 +19,7 @@ from orchestrator_interactive.interactions.stores import MemoryStore
 from orchestrator_interactive.kernel.contracts import errors
 from orchestrator_interactive.modules.tool_bash import BashOptions, prove
 from orchestrator_interactive.storage.errors import StoreError
-from orchestrator_interactive.storage.retry import StoreRetryPolicy
+from orchestrator_interactive.storage.retry import StoreRetryPolicy, retrying
 from orchestrator_interactive.testing import MockProvider
 from service.config.config import file_of, store_of
 from service.config.config_errors import ConfigError
@@ -102,7 +102,7 @@ async def _of_installations(
         path = file_of(url)
         if vault is not None and (path is None or path.exists()):
             async with aclosing(await inspect_run_store(url)) as store:
-                stored = StoredInstallations(store, StoreRetryPolicy(), vault, None, None)
+                stored = StoredInstallations(retrying(store, StoreRetryPolicy()), vault, None, None)
                 for each in await stored.listed():
                     more, app_id = await _of_one(api, stored, each, app_id)
                     found += more

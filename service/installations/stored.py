@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from slack_sdk.oauth.installation_store import Installation as SlackInstallation
     from slack_sdk.web.async_client import AsyncWebClient
 
-    from orchestrator_interactive.storage.retry import StoreRetryPolicy
     from service.config.credentials import Client
     from service.store.base import RunStore
     from service.vault import Vault
@@ -67,17 +66,15 @@ class StoredInstallations(AsyncInstallationStore):
         now_s: seconds since the epoch.
     """
 
-    def __init__(  # noqa: PLR0913, PLR0917 - the last one has a default
+    def __init__(
         self,
         store: RunStore,
-        retry: StoreRetryPolicy,
         vault: Vault,
         client: Client | None,
         web: AsyncWebClient | None,
         now_s: Callable[[], float] = time.time,
     ) -> None:
         self._store = store
-        self._retry = retry
         self._vault = vault
         self._client = client
         self._web = web
@@ -201,7 +198,7 @@ class StoredInstallations(AsyncInstallationStore):
             "renewing_s": 0.0,
             "sealed": self._vault.seal(tokens, _place(installation_id)),
         }
-        await self._retry.call(lambda: self._store.put_document(_INSTALLATIONS, installation_id, document, MOST))
+        await self._store.put_document(_INSTALLATIONS, installation_id, document, MOST)
 
     async def has_room(self, installation_id: str) -> bool:
         """Return whether one more installation can be stored; a known one always can."""
@@ -215,17 +212,17 @@ class StoredInstallations(AsyncInstallationStore):
     async def _documents(self) -> dict[str, dict[str, Any]]:
         read_s, documents = self._read
         if self._now_s() - read_s > _READ_EVERY_S:
-            documents = await self._retry.call(lambda: self._store.documents(_INSTALLATIONS))
+            documents = await self._store.documents(_INSTALLATIONS)
             self._read = (self._now_s(), documents)
         return documents
 
     async def _replace(self, name: str, known: Mapping[str, Any], data: Mapping[str, Any]) -> bool:
         self._read = (-math.inf, {})
-        return await self._retry.call(lambda: self._store.replace_document(_INSTALLATIONS, name, known, data))
+        return await self._store.replace_document(_INSTALLATIONS, name, known, data)
 
     async def _delete(self, name: str, known: Mapping[str, Any] | None = None) -> bool:
         self._read = (-math.inf, {})
-        return await self._retry.call(lambda: self._store.delete_document(_INSTALLATIONS, name, known))
+        return await self._store.delete_document(_INSTALLATIONS, name, known)
 
 
 class StoredStates(AsyncOAuthStateStore):
@@ -235,11 +232,8 @@ class StoredStates(AsyncOAuthStateStore):
     a bound, the earliest used ones are forgotten. A state is of use only in the browser that has its cookie.
     """
 
-    def __init__(
-        self, store: RunStore, retry: StoreRetryPolicy, vault: Vault, now_s: Callable[[], float] = time.time
-    ) -> None:
+    def __init__(self, store: RunStore, vault: Vault, now_s: Callable[[], float] = time.time) -> None:
         self._store = store
-        self._retry = retry
         self._vault = vault
         self._now_s = now_s
 
@@ -258,9 +252,7 @@ class StoredStates(AsyncOAuthStateStore):
             return False
         # Random: the store takes the same data for a repeated call.
         used = {"use": secrets.token_urlsafe(_STATE_BYTES)}
-        return await self._retry.call(
-            lambda: self._store.replace_document(_STATES, given["id"], {}, used, _MOST_STATES)
-        )
+        return await self._store.replace_document(_STATES, given["id"], {}, used, _MOST_STATES)
 
 
 def _place(installation_id: str) -> str:

@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
 
     from orchestrator_interactive.interactions.records import Key
-    from orchestrator_interactive.storage.retry import StoreRetryPolicy
     from service.sessions.host import HostFunction
     from service.store.base import RunStore
 
@@ -53,9 +52,8 @@ class StoredSchedules:
         changed: set when this process adds a schedule.
     """
 
-    def __init__(self, store: RunStore, retry: StoreRetryPolicy, now_s: Callable[[], float] = time.time) -> None:
+    def __init__(self, store: RunStore, now_s: Callable[[], float] = time.time) -> None:
         self._store = store
-        self._retry = retry
         self.now_s = now_s
         self.zones: dict[str, Callable[[str], Awaitable[str]]] = {}
         self.changed = asyncio.Event()
@@ -67,7 +65,7 @@ class StoredSchedules:
 
     async def stored(self, team: str) -> list[Stored]:
         """Return the readable schedules of a workspace, the next one first."""
-        documents = await self._retry.call(lambda: self._store.documents(_collection(team)))
+        documents = await self._store.documents(_collection(team))
         found = []
         for data in documents.values():
             try:
@@ -118,18 +116,18 @@ class StoredSchedules:
         over = sorted((each for each in known if each.is_over), key=lambda each: each.over_s)
         for old in over[: max(len(known) + 1 - MOST, 0)]:  # the store would delete the oldest ones, also current ones
             await self.delete(team, old.id)
-        await self._retry.call(lambda: self._store.put_document(_collection(team), schedule_id, asdict(schedule)))
+        await self._store.put_document(_collection(team), schedule_id, asdict(schedule))
         self.changed.set()
         return schedule
 
     async def replace(self, stored: Stored, schedule: Schedule) -> bool:
         """Store another state of a schedule; return False if it was removed or changed in the meantime."""
-        arguments = _collection(workspace_of(schedule.place)), schedule.id, stored.document, asdict(schedule)
-        return await self._retry.call(lambda: self._store.replace_document(*arguments))
+        collection = _collection(workspace_of(schedule.place))
+        return await self._store.replace_document(collection, schedule.id, stored.document, asdict(schedule))
 
     async def delete(self, team: str, schedule_id: str) -> bool:
         """Delete a schedule; return whether it existed."""
-        return await self._retry.call(lambda: self._store.delete_document(_collection(team), schedule_id))
+        return await self._store.delete_document(_collection(team), schedule_id)
 
     async def revoke(self, team: str, user: str, schedule_id: str) -> bool:
         """Delete a schedule of a person; return whether it existed."""
@@ -168,8 +166,7 @@ class StoredSchedules:
 
     async def _end(self, schedule: Schedule) -> None:
         data = asdict(schedule.over(self.now_s()))
-        collection = _collection(workspace_of(schedule.place))
-        await self._retry.call(lambda: self._store.put_document(collection, schedule.id, data))
+        await self._store.put_document(_collection(workspace_of(schedule.place)), schedule.id, data)
 
     async def _add(self, key: Key, arguments: Mapping[str, Any]) -> dict[str, Any]:
         place, request = thread_of(key.conversation_id), f"{arguments['when']} {arguments['text']}"
@@ -193,7 +190,7 @@ class StoredSchedules:
         Raises:
             ValueError: no person did.
         """
-        record = await self._retry.call(lambda: self._store.record(key.conversation_id))
+        record = await self._store.record(key.conversation_id)
         try:
             run = parse_run_record((record.run if record is not None else None) or {})
         except UnreadableEntry:

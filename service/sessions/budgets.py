@@ -19,7 +19,6 @@ if TYPE_CHECKING:
 
     from connector.protocols import InboxEntry
     from orchestrator_interactive.interactions.records import Key
-    from orchestrator_interactive.storage.retry import StoreRetryPolicy
     from service.sessions.host import HostFunction
     from service.store.base import RunStore
 
@@ -38,12 +37,10 @@ class StoredBudgets:
     def __init__(
         self,
         store: RunStore,
-        retry: StoreRetryPolicy,
         admit: Callable[[str, InboxEntry], Awaitable[object]],
         now_s: Callable[[], float] = time.time,
     ) -> None:
         self._store = store
-        self._retry = retry
         self._admit = admit
         self._now_s = now_s
 
@@ -90,16 +87,12 @@ class StoredBudgets:
         collection = _collection(workspace_of(key.conversation_id), limit)
         name = f"{limit.period}:{limit.unit}"
         while True:
-            known = (await self._retry.call(lambda: self._store.documents(collection))).get(name, {})
+            known = (await self._store.documents(collection)).get(name, {})
             account = change(opened(known, limit, self._now_s()))
             if account is None:
                 return None
-            data = account.to_dict()
-            if await self._replace(collection, name, known, data):
+            if await self._store.replace_document(collection, name, known, account.to_dict()):
                 return account
-
-    async def _replace(self, collection: str, name: str, known: Mapping[str, Any], data: Mapping[str, Any]) -> bool:
-        return await self._retry.call(lambda: self._store.replace_document(collection, name, known, data))
 
     async def _tell(self, limit: Limit, account: Account, percent: str, conversation: str) -> None:
         returns, spent = limit.returns(self._now_s()), amount(Decimal(account.spent), limit.unit)

@@ -6,7 +6,6 @@ import json
 import time
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
-from functools import partial
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any
 
@@ -19,7 +18,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from orchestrator_interactive.interactions.records import Key
-    from orchestrator_interactive.storage.retry import StoreRetryPolicy
     from service.sessions.host import HostFunction
     from service.store.base import RunStore
 
@@ -55,9 +53,8 @@ class ChannelMemory:
         now_s: seconds since the epoch.
     """
 
-    def __init__(self, store: RunStore, retry: StoreRetryPolicy, now_s: Callable[[], float] = time.time) -> None:
+    def __init__(self, store: RunStore, now_s: Callable[[], float] = time.time) -> None:
         self._store = store
-        self._retry = retry
         self._now_s = now_s
 
     @property
@@ -84,12 +81,12 @@ class ChannelMemory:
 
     async def channels(self) -> list[str]:
         """Return the channels that have facts."""
-        found = await self._retry.call(lambda: self._store.collections(_collection("")))
+        found = await self._store.collections(_collection(""))
         return [each.removeprefix(_collection("")) for each in found]
 
     async def facts(self, channel: str) -> list[Fact]:
         """Return the facts of a channel (`team:channel`), the oldest first."""
-        documents = await self._retry.call(lambda: self._store.documents(_collection(channel)))
+        documents = await self._store.documents(_collection(channel))
         found = []
         for data in documents.values():
             try:
@@ -111,7 +108,7 @@ class ChannelMemory:
         if len(known) >= MOST:
             raise ValueError(_FULL)
         fact = Fact(name, _checked(text), by, self._now_s())
-        await self._retry.call(lambda: self._store.put_document(_collection(channel), name, asdict(fact)))
+        await self._store.put_document(_collection(channel), name, asdict(fact))
         return fact
 
     async def edit(self, channel: str, fact_id: str, text: str, by: str) -> Fact:
@@ -122,7 +119,7 @@ class ChannelMemory:
         """
         known = (await self._named(channel, fact_id))[0]
         fact = replace(known, text=_checked(text), by=by)
-        await self._retry.call(lambda: self._store.put_document(_collection(channel), fact.id, asdict(fact)))
+        await self._store.put_document(_collection(channel), fact.id, asdict(fact))
         return fact
 
     async def forget(self, channel: str, fact_id: str) -> list[Fact]:
@@ -133,7 +130,7 @@ class ChannelMemory:
         """
         found = await self.facts(channel) if fact_id == "all" else await self._named(channel, fact_id)
         for each in found:
-            await self._retry.call(partial(self._store.delete_document, _collection(channel), each.id))
+            await self._store.delete_document(_collection(channel), each.id)
         return found
 
     async def _named(self, channel: str, fact_id: str) -> list[Fact]:

@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from orchestrator_interactive.interactions.records import Key
     from orchestrator_interactive.kernel.coordinator import ModuleCoordinator
     from orchestrator_interactive.kernel.tool_support import CallContext
-    from orchestrator_interactive.storage.retry import StoreRetryPolicy
     from service.store.base import RunStore
 
 _SCOPES = {"conversation": "in this conversation", "instance": "by {instance} everywhere"}
@@ -42,12 +41,11 @@ log = structlog.get_logger(__name__)
 class AlwaysRules:
     """The rules that people made by “Always allow”, of one workspace each. Each lets an instance call one tool.
 
-    All methods wait while the store is unavailable.
+    With a `retrying` store, all methods wait while it is unavailable.
     """
 
-    def __init__(self, store: RunStore, retry: StoreRetryPolicy) -> None:
+    def __init__(self, store: RunStore) -> None:
         self._store = store
-        self._retry = retry
 
     async def applicable(self, key: Key) -> list[dict[str, Any]]:
         """Return the rules that apply in a conversation of an instance."""
@@ -60,7 +58,7 @@ class AlwaysRules:
 
     async def all(self, team: str) -> list[dict[str, Any]]:
         """Return the rules of a workspace, the latest first."""
-        found = await self._retry.call(lambda: self._store.documents(_collection(team)))
+        found = await self._store.documents(_collection(team))
         return [{**rule, "id": name} for name, rule in found.items()]
 
     async def add(self, key: Key, tool: str, answer: PersonAnswer, name: str) -> None:
@@ -74,11 +72,11 @@ class AlwaysRules:
             **in_conversation,
         }
         collection = _collection(key.conversation_id.partition(":")[0])
-        await self._retry.call(lambda: self._store.put_document(collection, name, rule))
+        await self._store.put_document(collection, name, rule)
 
     async def revoke(self, team: str, name: str) -> bool:
         """Delete a rule; return whether it existed."""
-        return await self._retry.call(lambda: self._store.delete_document(_collection(team), name))
+        return await self._store.delete_document(_collection(team), name)
 
 
 def _collection(team: str) -> str:

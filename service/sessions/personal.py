@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import asdict
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from pydantic import TypeAdapter, ValidationError
@@ -14,7 +13,6 @@ from service.sessions.budgets import person_collection
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
-    from orchestrator_interactive.storage.retry import StoreRetryPolicy
     from service.sessions.people import AlwaysRules
     from service.store.base import RunStore
 
@@ -28,23 +26,20 @@ class StoredPersonalRecords:
         audit: records that a rule was revoked.
     """
 
-    def __init__(
-        self, store: RunStore, retry: StoreRetryPolicy, rules: AlwaysRules, audit: Callable[..., None]
-    ) -> None:
+    def __init__(self, store: RunStore, rules: AlwaysRules, audit: Callable[..., None]) -> None:
         self._store = store
-        self._retry = retry
         self._rules = rules
         self._audit = audit
 
     async def add_run(self, team: str, user: str, run: EndedRun) -> None:
         """Keep a run; see the protocol."""
-        if run.usage.input_tokens == 0 and run.id in await self._documents(_runs(team, user)):
+        if run.usage.input_tokens == 0 and run.id in await self._store.documents(_runs(team, user)):
             return
-        await self._retry.call(lambda: self._store.put_document(_runs(team, user), run.id, asdict(run)))
+        await self._store.put_document(_runs(team, user), run.id, asdict(run))
 
     async def runs_of(self, team: str, user: str) -> tuple[EndedRun, ...]:
         """Return the kept runs of a person, the latest first."""
-        return tuple(_readable(await self._documents(_runs(team, user))))
+        return tuple(_readable(await self._store.documents(_runs(team, user))))
 
     async def rules_of(self, team: str, user: str) -> tuple[AlwaysRule, ...]:
         """Return the rules that a person has made, the latest first."""
@@ -64,11 +59,11 @@ class StoredPersonalRecords:
 
     async def opened_home(self, team: str, user: str, at_s: float) -> None:
         """Keep when a person opened their Home tab, in seconds since the epoch."""
-        await self._retry.call(lambda: self._store.put_document(_home(team, user), "opened", {"at_s": at_s}))
+        await self._store.put_document(_home(team, user), "opened", {"at_s": at_s})
 
     async def home_opened_s(self, team: str, user: str) -> float:
         """Return when a person last opened their Home tab; 0: never."""
-        found = await self._documents(_home(team, user))
+        found = await self._store.documents(_home(team, user))
         return float(found.get("opened", {}).get("at_s", 0.0))
 
     async def forget(self, team: str, user: str) -> None:
@@ -76,11 +71,8 @@ class StoredPersonalRecords:
         for rule in await self.rules_of(team, user):
             await self._rules.revoke(team, rule.id)
         for collection in (_runs(team, user), _home(team, user), person_collection(team, user)):
-            for name in await self._documents(collection):
-                await self._retry.call(partial(self._store.delete_document, collection, name))
-
-    async def _documents(self, collection: str) -> dict[str, dict[str, Any]]:
-        return await self._retry.call(lambda: self._store.documents(collection))
+            for name in await self._store.documents(collection):
+                await self._store.delete_document(collection, name)
 
 
 def _runs(team: str, user: str) -> str:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import time
 from dataclasses import asdict, replace
-from functools import partial
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -25,7 +24,6 @@ if TYPE_CHECKING:
 
     from connector.protocols import RunService
     from orchestrator_interactive.interactions.records import Key
-    from orchestrator_interactive.storage.retry import StoreRetryPolicy
     from service.sessions.host import HostFunction
     from service.store.base import RunStore
 
@@ -60,15 +58,8 @@ class StoredWorkers:
         now_s: seconds since the epoch.
     """
 
-    def __init__(
-        self,
-        store: RunStore,
-        retry: StoreRetryPolicy,
-        runs: RunService | None = None,
-        now_s: Callable[[], float] = time.time,
-    ) -> None:
+    def __init__(self, store: RunStore, runs: RunService | None = None, now_s: Callable[[], float] = time.time) -> None:
         self._store = store
-        self._retry = retry
         self._runs = runs
         self._now_s = now_s
 
@@ -85,14 +76,14 @@ class StoredWorkers:
 
     async def of_thread(self, conversation_id: str) -> tuple[Worker, ...]:
         """Return the workers of a thread, the latest first."""
-        found = await self._retry.call(lambda: _of_thread(self._store, conversation_id, self._now_s()))
+        found = await _of_thread(self._store, conversation_id, self._now_s())
         return tuple(sorted(found, key=lambda worker: -worker.created_s))
 
     async def find(self, conversation_id: str) -> Worker | None:
         """Return the worker whose conversation this is."""
         if thread_of(conversation_id) == conversation_id:
             return None
-        found = _readable(await self._documents(conversation_id))
+        found = _readable(await self._store.documents(_collection(conversation_id)))
         return next((each for each in found if each.conversation_id == conversation_id), None)
 
     async def ended(self, conversation_id: str, status: str, report: str, at_s: float, *, fence: int) -> None:
@@ -129,7 +120,8 @@ class StoredWorkers:
 
     async def _stored(self, key: Key, asker: _Asker, arguments: Mapping[str, Any]) -> Worker:
         """Store the worker of a call, unless it is stored, and return it."""
-        documents = await self._documents(key.conversation_id)
+        collection = _collection(key.conversation_id)
+        documents = await self._store.documents(collection)
         worker = await self._worker(key, asker, arguments, documents)
         if worker.id not in documents:
             at_work = [each for each in await self.of_thread(key.conversation_id) if not each.ended_s]
@@ -138,12 +130,11 @@ class StoredWorkers:
             call = {"call": str(arguments["call_id"]), "instruction": str(arguments["instruction"])}
             more = {"overlay": dict(arguments.get("overlay") or {}), "authors": list(arguments.get("authors") or ())}
             data = {**asdict(worker), **more, **call, "for_bot": asker.is_bot}
-            collection = _collection(key.conversation_id)
             for oldest in list(documents)[MOST_DOCUMENTS - 1 :]:
-                await self._retry.call(partial(self._store.delete_document, collection, oldest))
-            if not await self._retry.call(partial(self._store.replace_document, collection, worker.id, {}, data)):
+                await self._store.delete_document(collection, oldest)
+            if not await self._store.replace_document(collection, worker.id, {}, data):
                 # Another process has stored it for the same call.
-                worker = await self._worker(key, asker, arguments, await self._documents(key.conversation_id))
+                worker = await self._worker(key, asker, arguments, await self._store.documents(collection))
         return worker
 
     async def _order(self, worker: Worker, arguments: Mapping[str, Any]) -> dict[str, Any]:
@@ -152,7 +143,8 @@ class StoredWorkers:
         instruction, place = str(arguments["instruction"]), ThreadAddress.parse(worker.conversation_id)
         message = place.message(f"{worker.created_s:.6f}", instruction)
         message = replace(message, user=worker.user, key=_order_key(worker))
-        for_bot = bool((await self._documents(worker.conversation_id)).get(worker.id, {}).get("for_bot"))
+        documents = await self._store.documents(_collection(worker.conversation_id))
+        for_bot = bool(documents.get(worker.id, {}).get("for_bot"))
         order = PendingMessage(
             message,
             worker.instance,
@@ -208,7 +200,7 @@ class StoredWorkers:
             level, above = level + 1, worker.parent
         if level >= _MOST_LEVELS:
             raise ValueError(f"Workers dispatch others at most {_MOST_LEVELS} levels deep: do this yourself.")
-        record = await self._retry.call(lambda: self._store.record(key.conversation_id))
+        record = await self._store.record(key.conversation_id)
         try:
             run = parse_run_record((record.run if record is not None else None) or {})
         except UnreadableEntry:
@@ -246,7 +238,7 @@ class StoredWorkers:
 
     async def _overlay(self, key: Key, _: Mapping[str, Any]) -> dict[str, Any]:
         """Return the sub-agent, the configuration and the authors of the worker whose session asks."""
-        documents = await self._documents(key.conversation_id)
+        documents = await self._store.documents(_collection(key.conversation_id))
         data = documents.get(key.conversation_id.rpartition(":")[2], {})
         given = {"agent": data.get("agent") or "", "overlay": data.get("overlay") or {}}
         return {**given, "authors": data.get("authors") or []}
@@ -254,13 +246,10 @@ class StoredWorkers:
     async def _change(self, conversation_id: str, fence: int, **changes: Any) -> None:
         """Change a worker's document, unless an owner with a later token than `fence` has; 0: unless any owner has."""
         collection, name = _collection(conversation_id), conversation_id.rpartition(":")[2]
-        while (known := (await self._documents(conversation_id)).get(name)) and known.get("fence", 0) <= fence:
+        while (known := (await self._store.documents(collection)).get(name)) and known.get("fence", 0) <= fence:
             new = {**known, **changes, "fence": fence}
-            if await self._retry.call(partial(self._store.replace_document, collection, name, known, new)):
+            if await self._store.replace_document(collection, name, known, new):
                 return
-
-    async def _documents(self, conversation_id: str) -> dict[str, dict[str, Any]]:
-        return await self._retry.call(lambda: self._store.documents(_collection(conversation_id)))
 
 
 async def stop_worker(

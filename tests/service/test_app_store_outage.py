@@ -12,8 +12,8 @@ import pytest
 from anthropic_server import Gate, tool_call
 from structlog.testing import capture_logs
 
-from orchestrator_interactive.interactions.stores import open_store, retrying
-from orchestrator_interactive.storage.retry import StoreRetryPolicy
+from orchestrator_interactive.interactions.stores import open_store
+from orchestrator_interactive.storage.retry import StoreRetryPolicy, retrying
 from service.config.config import InstanceConfig, PersonaConfig, WorkspaceConfig
 from service.sessions.manager import InProcessSessionManager
 from service.sessions.workspaces import Workspaces

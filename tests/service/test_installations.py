@@ -11,7 +11,7 @@ from service_process import run_command, serving_with_agents
 from slack_sdk.oauth.installation_store import Installation
 
 from local_slack import Client, DropBeforeCall, LocalSlack, ServerError
-from orchestrator_interactive.storage.retry import StoreRetryPolicy
+from orchestrator_interactive.storage.retry import StoreRetryPolicy, retrying
 from service.installations.stored import StoredInstallations
 from service.store import open_run_store
 from service.vault import Vault
@@ -153,7 +153,7 @@ async def test_a_removal_that_slack_does_not_learn_of_deletes_the_tokens_and_say
 ):
     given()
     async with aclosing(await open_run_store(variables["AMPLIFIER_SLACK_STORE"])) as store:
-        stored = StoredInstallations(store, StoreRetryPolicy(), Vault({"k1": key}), None, None)
+        stored = StoredInstallations(retrying(store, StoreRetryPolicy()), Vault({"k1": key}), None, None)
         await stored.async_save(Installation(user_id="U1", team_id=slack.team_id, bot_token=slack.bot_token))
     if fault is not None:
         slack.faults.next("apps.uninstall", fault)

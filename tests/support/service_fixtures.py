@@ -19,8 +19,8 @@ from connector.protocols import SlackOptions
 from connector.setup import manifest
 from connector.workspaces import WorkspaceSettings
 from local_slack import LocalSlack, PersonClient, Workspace, WorkspaceMessage
-from orchestrator_interactive.interactions.stores import open_store, retrying
-from orchestrator_interactive.storage.retry import StoreRetryPolicy
+from orchestrator_interactive.interactions.stores import open_store
+from orchestrator_interactive.storage.retry import StoreRetryPolicy, retrying
 from service.config.config import (
     Environment,
     InstanceConfig,

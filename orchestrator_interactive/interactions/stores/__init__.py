@@ -13,11 +13,9 @@ from orchestrator_interactive.storage.sqlite import sqlite_path
 if TYPE_CHECKING:
     from redis.asyncio import Redis, RedisCluster
 
-    from orchestrator_interactive.storage.retry import StoreRetryPolicy
-
 _KNOWN = "`memory:`, `sqlite:PATH`, `redis://HOST:PORT/DB` and `rediss://HOST:PORT/DB`"
 
-__all__ = ["Change", "Log", "LogStore", "MemoryStore", "as_store", "open_store", "retrying"]
+__all__ = ["Change", "Log", "LogStore", "MemoryStore", "as_store", "open_store"]
 
 
 async def open_store(url: str) -> LogStore:
@@ -74,25 +72,3 @@ def as_store(store: LogStore | Redis | RedisCluster) -> LogStore:
     kwargs = client.get_connection_kwargs()
     place = f"{kwargs.get('host', 'the given server')}:{kwargs.get('port', 6379)}/{kwargs.get('db') or 0}"
     return RedisStore(RedisClient(place, client, ttl_s=0))
-
-
-def retrying(store: LogStore, policy: StoreRetryPolicy) -> LogStore:
-    """Return a store whose calls are retried by the policy while the given one is unreachable."""
-    return cast("LogStore", _RetryingStore(store, policy))
-
-
-class _RetryingStore:
-    def __init__(self, store: LogStore, policy: StoreRetryPolicy) -> None:
-        self._store = store
-        self._policy = policy
-        self.aclose = store.aclose
-
-    def __getattr__(self, name: str) -> Any:
-        """Return the store's method of this name with retries."""
-        method = getattr(self._store, name)
-
-        async def call(*arguments: Any) -> Any:
-            return await self._policy.call(lambda: method(*arguments))
-
-        setattr(self, name, call)
-        return call

@@ -9,10 +9,9 @@ from virtual_time import in_virtual_time
 from orchestrator_interactive.interactions import InteractionStack
 from orchestrator_interactive.interactions.records import Key
 from orchestrator_interactive.interactions.states import UserMessageState
-from orchestrator_interactive.interactions.stores import retrying
 from orchestrator_interactive.interactions.stores.memory import MemoryStore
 from orchestrator_interactive.storage.errors import StoreError, StoreUnavailable
-from orchestrator_interactive.storage.retry import StoreRetryPolicy
+from orchestrator_interactive.storage.retry import StoreRetryPolicy, retrying
 
 
 class Server:

@@ -23,7 +23,7 @@ from orchestrator_interactive.interactions.states import AssistantMessageState
 from orchestrator_interactive.kernel.hooks import HookRegistry
 from orchestrator_interactive.loop.injection_queue import Injection, Talk, injection_row, talk_row
 from orchestrator_interactive.modules.context_stack import StackContext, StackOptions
-from orchestrator_interactive.storage.retry import StoreRetryPolicy
+from orchestrator_interactive.storage.retry import StoreRetryPolicy, retrying
 from orchestrator_interactive.testing import MockProvider
 from orchestrator_interactive.transcript.framing import Author, message_text
 from orchestrator_interactive.transcript.rows import joined, user_row
@@ -295,8 +295,9 @@ async def test_the_record_of_a_worker_that_was_never_ordered_is_deleted(opened):
 @pytest.mark.parametrize("kind", ["sqlite", "redis"])
 async def test_what_is_kept_of_a_person_outside_of_conversations_is_exported_and_deleted(opened, kind, is_left):
     async with opened(kind) as stored:
-        runs, retry = stored.runs, StoreRetryPolicy()
-        schedules, memory = StoredSchedules(runs, retry), ChannelMemory(runs, retry)
+        runs = stored.runs
+        documents = retrying(runs, StoreRetryPolicy())
+        schedules, memory = StoredSchedules(documents), ChannelMemory(documents)
         if is_left:
             await stored.deliver((ANA, "begin", 1))
         for user in (ANA.id, BEN.id):

@@ -9,7 +9,7 @@ from service_process import run_command
 
 from connector.protocols import PersonAnswer
 from orchestrator_interactive.interactions.records import Key
-from orchestrator_interactive.storage.retry import StoreRetryPolicy
+from orchestrator_interactive.storage.retry import StoreRetryPolicy, retrying
 from service.sessions.people import AlwaysRules
 from service.store import open_run_store
 
@@ -67,7 +67,7 @@ async def test_rules_that_people_made_are_listed_and_revoked(config, tmp_path):
     async with aclosing(await open_run_store(url)) as store:
         await store.put_document("unrelated", "x", {})
         answer = PersonAnswer("click", (0,), ("U1",), ("Ana",), "", "conversation", 1_700_000_000.0)
-        await AlwaysRules(store, StoreRetryPolicy()).add(key, "write_file", answer, "abc123")
+        await AlwaysRules(retrying(store, StoreRetryPolicy())).add(key, "write_file", answer, "abc123")
     listed = await run_command("approvals", "list", "--config", config, "--store", url)
     assert "Nothing waits for an answer." in listed.output
     assert all(part in listed.output for part in ("abc123", "write_file", key.conversation_id, "U1"))

@@ -26,7 +26,7 @@ from orchestrator_interactive.kernel import AmplifierSession
 from orchestrator_interactive.kernel.tool_support import CallContext, current_call
 from orchestrator_interactive.modules import tool_mcp
 from orchestrator_interactive.modules.tool_mcp import session as mcp_session
-from orchestrator_interactive.storage.retry import StoreRetryPolicy
+from orchestrator_interactive.storage.retry import StoreRetryPolicy, retrying
 from service.administration.people import erase, messages_of
 from service.config.connections import ConnectionsConfig
 from service.connections.server import ConnectionServer
@@ -84,7 +84,7 @@ class House:
         self.connections = self.with_keys(keys)
 
     def with_keys(self, keys: dict[str, str]) -> StoredConnections:
-        return StoredConnections(self.store, StoreRetryPolicy(), Vault(keys), self.url, lambda: self.now_s)
+        return StoredConnections(retrying(self.store, StoreRetryPolicy()), Vault(keys), self.url, lambda: self.now_s)
 
     async def session(self, **options: Any) -> Session:
         config = {"url": f"{self.server.base}/mcp", "auth": "oauth", "connect_timeout_s": 5, **options}

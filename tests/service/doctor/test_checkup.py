@@ -22,7 +22,7 @@ from stored_conversations import run
 
 from connector.setup import BOT_EVENTS, BOT_SCOPES, manifest
 from local_slack import Client, ErrorResponse, LocalSlack
-from orchestrator_interactive.storage.retry import StoreRetryPolicy
+from orchestrator_interactive.storage.retry import StoreRetryPolicy, retrying
 from service.config.config import Environment, load_config
 from service.doctor import FindingLevel
 from service.doctor.checkup import examined
@@ -258,7 +258,7 @@ async def test_the_events_about_installations_are_checked_if_the_token_of_one_wo
         LocalSlack(client=Client("1.2", "s3cret"), scopes=ALL_SCOPES, manifest=app) as slack,
         aclosing(await open_run_store(f"sqlite:{tmp_path}/kept.db")) as store,
     ):
-        stored = StoredInstallations(store, StoreRetryPolicy(), Vault({"k": key}), None, None)
+        stored = StoredInstallations(retrying(store, StoreRetryPolicy()), Vault({"k": key}), None, None)
         for team in teams:
             token = slack.bot_token if team == slack.team_id else "xoxb-gone"
             await stored.async_save(Installation(user_id="U1", team_id=team, bot_token=token))

@@ -16,7 +16,7 @@ from slack_sdk.web.async_client import AsyncWebClient
 
 from local_slack import BlockUntil, DropBeforeCall, LocalSlack
 from local_slack import Client as SlackApp
-from orchestrator_interactive.storage.retry import StoreRetryPolicy
+from orchestrator_interactive.storage.retry import StoreRetryPolicy, retrying
 from service.config.connections import ConnectionsConfig
 from service.config.credentials import Client
 from service.config.installations import InstallationsConfig
@@ -49,7 +49,7 @@ async def installations(slack, sqlite_url, public_url):
         store = await stack.enter_async_context(aclosing(await open_run_store(sqlite_url)))
         web = AsyncWebClient(base_url=slack.api_url, session=await stack.enter_async_context(aiohttp.ClientSession()))
         config = ConnectionsConfig(listen=public_url.removeprefix("http://"), public_url=public_url, keys=KEYS)
-        of_all, client = (store, StoreRetryPolicy(), Vault(KEYS)), Client("1.2", "s3cret")
+        of_all, client = (retrying(store, StoreRetryPolicy()), Vault(KEYS)), Client("1.2", "s3cret")
         installations = StoredInstallations(*of_all, client, web)
         parts = client, public_url, web, installations, StoredStates(*of_all)
         pages = InstallationPages(InstallationsConfig(allow="any"), lambda: ["Alpha"], *parts)

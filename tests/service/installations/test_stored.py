@@ -15,7 +15,7 @@ from slack_sdk.web.async_client import AsyncWebClient
 from connector.setup import Installation, NotInstalled
 from local_slack import BlockUntil, ErrorResponse, LocalSlack, ServerError
 from local_slack import Client as SlackApp
-from orchestrator_interactive.storage.retry import StoreRetryPolicy
+from orchestrator_interactive.storage.retry import StoreRetryPolicy, retrying
 from service.config.credentials import Client
 from service.installations.stored import StoredInstallations, StoredStates
 from service.store import open_run_store
@@ -58,7 +58,7 @@ async def replica(slack, store, clock):
         client = Client("1.2", "s3cret") if renews else None
         web = AsyncWebClient(base_url=slack.api_url)
         vault = Vault(keys or {"k1": OLD})
-        return StoredInstallations(store, StoreRetryPolicy(), vault, client, web, clock)
+        return StoredInstallations(retrying(store, StoreRetryPolicy()), vault, client, web, clock)
 
     return replica
 
@@ -218,9 +218,7 @@ async def test_a_state_is_valid_once_and_for_ten_minutes_at_every_replica(store,
             await self.both.wait()
             return await store.replace_document(*arguments)
 
-    first, second, there = (
-        StoredStates(each, StoreRetryPolicy(), Vault({"k1": OLD}), clock) for each in (AtOnce(), AtOnce(), store)
-    )
+    first, second, there = (StoredStates(each, Vault({"k1": OLD}), clock) for each in (AtOnce(), AtOnce(), store))
     state, late = await there.async_issue(), await there.async_issue()
     assert sorted(await asyncio.gather(first.async_consume(state), second.async_consume(state))) == [False, True]
     assert not await there.async_consume(state)

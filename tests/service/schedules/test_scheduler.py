@@ -13,7 +13,7 @@ from offline_slack import OfflineSlack
 
 from connector.inbound.unattended import Obstacle
 from connector.slack_api.errors import SlackCallFailed
-from orchestrator_interactive.storage.retry import StoreRetryPolicy
+from orchestrator_interactive.storage.retry import StoreRetryPolicy, retrying
 from service.administration.backup import back_up, restore
 from service.schedules.scheduler import Scheduler, decided_of
 from service.schedules.stored import KEPT_S, MOST, MOST_OF_PERSON, StoredSchedules
@@ -58,7 +58,7 @@ class Office:
     now_s: float = T0
 
     def schedules(self, store=None):
-        return StoredSchedules(store or self.store, StoreRetryPolicy(), lambda: self.now_s)
+        return StoredSchedules(retrying(store or self.store, StoreRetryPolicy()), lambda: self.now_s)
 
     def scheduler(self, store=None, obstacle=None, client=None):
         slack = OfflineSlack.of(store or self.store, lambda: self.now_s, obstacle, client)

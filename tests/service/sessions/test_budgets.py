@@ -12,7 +12,7 @@ import pytest
 
 from orchestrator_interactive.interactions.records import Key
 from orchestrator_interactive.modules.hooks_budget.ledger import Limit
-from orchestrator_interactive.storage.retry import StoreRetryPolicy
+from orchestrator_interactive.storage.retry import StoreRetryPolicy, retrying
 from service.sessions.budgets import StoredBudgets
 from service.store import open_run_store
 
@@ -34,7 +34,7 @@ class Budgets:
 
     def __init__(self, store, clock) -> None:
         self.told = {}
-        self._functions = StoredBudgets(store, StoreRetryPolicy(), self._admit, clock).functions
+        self._functions = StoredBudgets(retrying(store, StoreRetryPolicy()), self._admit, clock).functions
 
     async def _admit(self, conversation_id, entry) -> None:
         self.told.setdefault((conversation_id, entry.id), entry.data["text"])

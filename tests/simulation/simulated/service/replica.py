@@ -23,8 +23,7 @@ from connector.routing import Router
 from connector.runs.run_slots import RunLimits, RunSlot, RunSlots
 from connector.runs.workspace import WorkspaceContext
 from connector.slack_api.rate_limiter import RateLimiter
-from orchestrator_interactive.interactions.stores import retrying
-from orchestrator_interactive.storage.retry import StoreRetryPolicy
+from orchestrator_interactive.storage.retry import StoreRetryPolicy, retrying
 from service.config.config import AgentConfig, InstanceConfig, ModuleConfig, PersonaConfig
 from service.notes import Notes
 from service.schedules.scheduler import firing_schedules
@@ -207,6 +206,7 @@ class Replica:
         environment, parts, sim = self._environment, self._environment.parts, self._environment.sim
         run_store, log_store = await environment.stores.connect(self.number)
         policy = StoreRetryPolicy()
+        documents = retrying(run_store, policy)
         scale = _LOW_RATE_LIMITS if sim.occurs("low rate limits", 1) else 1.0
         web: Any = WebClient(sim, environment.slack, self.number, environment.files)
         workspaces: Any = _Workspaces()
@@ -217,7 +217,7 @@ class Replica:
         if "heartbeats" in sim.features:
             beats = parts.heartbeats(run_store, name, sim.now)
         runs = parts.runs(run_store, name, environment.lease_s, policy, heartbeats=beats)
-        accounts = parts.budgets(run_store, policy, runs.admit, lambda: EPOCH_S + sim.now())
+        accounts = parts.budgets(documents, runs.admit, lambda: EPOCH_S + sim.now())
         participation = Participation() if parts.ignores_policy else environment.participation
         instances = [replace(each, participation=participation) for each in _INSTANCES]
         router = Router(instances, runs, TEAM, BOT, bots=_BOTS, own_bot=BOT_IDS[BOT])
@@ -230,10 +230,10 @@ class Replica:
                 workspaces,
                 logs,
                 environment.idle_evict_s,
-                rules=AlwaysRules(run_store, policy),
+                rules=AlwaysRules(documents),
                 host=LocalHost(
                     {
-                        **(known := parts.workers(run_store, policy, runs, lambda: EPOCH_S + sim.now())).functions,
+                        **(known := parts.workers(documents, runs, lambda: EPOCH_S + sim.now())).functions,
                         **accounts.functions,
                     }
                 ),
@@ -258,7 +258,7 @@ class Replica:
         ):
             sessions.watch(sim, self.slots, environment.files.stored)
             slack = Unattended(runs, router, admitter.policy, tasks)
-            self.schedules = parts.schedules(run_store, policy, lambda: EPOCH_S + sim.now())
+            self.schedules = parts.schedules(documents, lambda: EPOCH_S + sim.now())
             firing: Any = nullcontext()
             if "schedules" in sim.features:
                 firing = firing_schedules(self.schedules, slack, environment.schedule_grace_s)
