@@ -6,6 +6,7 @@ Inbox entries are accepted messages, stops, mentions without text, and requests 
 from __future__ import annotations
 
 from collections.abc import Mapping  # noqa: TC003 - of a field that pydantic reads
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal, Self
 
@@ -388,6 +389,14 @@ def parse_run_record(data: Mapping[str, Any]) -> RunRecord | PendingCleanup:
         return _CLEANUP.validate_python(data.get("cleanup", ()))
     except UNREADABLE as e:
         raise UnreadableEntry from e
+
+
+def active_run(data: Mapping[str, Any] | None) -> RunRecord | None:
+    """Return the run in the record stored with a lease; `None`: there is none, or another version has written it."""
+    with suppress(UnreadableEntry):
+        record = parse_run_record(data or {})
+        return record if isinstance(record, RunRecord) else None
+    return None
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,7 +24,7 @@ from connector.formatting.content import Content, button, counted, modal, moment
 from connector.formatting.inline import escape
 from connector.inbound.access_policy import MAX_NAMES, LatestEntries
 from connector.protocols import AGAIN, InboxEntry, LogPlace, Refused, Usage
-from connector.records import LogCommand, RunRecord, UnreadableEntry, parse_run_record
+from connector.records import LogCommand, RunRecord, UnreadableEntry, active_run, parse_run_record
 from connector.runs.request_view import waiting_line
 from connector.slack_api.client import answer_of, key_of
 from connector.slack_api.errors import error_boundary
@@ -114,12 +114,11 @@ class Commands:
         """
         lines: list[str] = []
         for name, (run, _) in (await self._workspace.runs.at_work(channel)).items():
-            with suppress(UnreadableEntry):
-                record = parse_run_record(run or {})
-                if isinstance(record, RunRecord) and (conversation_id is None or _is_in(name, conversation_id)):
-                    waiting = [each for each in record.requests.values() if each.answer is None]
-                    waiting = [each for each in waiting if each.request.person in {"", user}]
-                    lines += [waiting_line(each, record.first.owner) for each in waiting]
+            record = active_run(run)
+            if record is not None and (conversation_id is None or _is_in(name, conversation_id)):
+                waiting = [each for each in record.requests.values() if each.answer is None]
+                waiting = [each for each in waiting if each.request.person in {"", user}]
+                lines += [waiting_line(each, record.first.owner) for each in waiting]
         return "\n".join(lines) or NO_APPROVALS
 
     async def cost(self, instance: str, conversation_id: str) -> str:

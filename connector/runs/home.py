@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import structlog
 
 from connector.protocols import Refused
-from connector.records import RunRecord, UnreadableEntry, parse_run_record
+from connector.records import active_run
 from connector.runs.home_view import Active, Asked, HomeContent, Recent, home_view, refused_view
 from connector.slack_api.rate_limiter import CallSlot, Priority
 
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
         RunService,
         ThreadFacts,
     )
+    from connector.records import RunRecord
     from connector.routing import Router
     from connector.runs.background_tasks import BackgroundTasks
     from connector.schedules import Schedules
@@ -155,7 +156,7 @@ class HomeTabs:
     async def _content(self, user: str, changed_s: float) -> HomeContent:
         sources, active, asked = self._sources, list[Active](), list[Asked]()
         for name, (run, entries) in (await self._at_work(changed_s)).items():
-            record = _run_in(run)
+            record = active_run(run)
             if record is not None and not record.is_over:
                 waiting = [each for each in record.requests.values() if each.answer is None]
                 if record.first.owner == user:
@@ -221,13 +222,6 @@ def _may_answer(user: str, person: str, approvers: tuple[str, ...], record: RunR
 
 def _takes_part(user: str, record: RunRecord, thread: ThreadFacts) -> bool:
     return record.first.owner == user or f"person:{user}" in thread.latest
-
-
-def _run_in(run: Any) -> RunRecord | None:
-    with suppress(UnreadableEntry):
-        record = parse_run_record(run or {})
-        return record if isinstance(record, RunRecord) else None
-    return None
 
 
 def _first_of(user: str, entries: tuple[InboxEntry, ...]) -> InboxEntry | None:

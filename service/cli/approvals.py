@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 import yaml
 
-from connector.records import RunRecord, UnreadableEntry, parse_run_record
+from connector.records import active_run
 from orchestrator_interactive.interactions.records import Key
 from service.administration.audit import audit_log
 from service.cli.setup import NotUsable, Setup, config_option
@@ -202,11 +202,7 @@ async def _waiting(store: RunStore) -> list[tuple[str, str, str]]:
     rows = []
     for name in await store.unfinished():
         record = await store.record(name)
-        try:
-            run = parse_run_record((record and record.run) or {})
-        except UnreadableEntry:
-            continue
-        if isinstance(run, RunRecord):
+        if record is not None and (run := active_run(record.run)) is not None:
             rows += [
                 (name, each.request.title, moment(each.deadline_s))
                 for each in run.requests.values()

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 import click
 
 from connector.notes import admit_stop
-from connector.records import RunRecord, UnreadableEntry, parse_run_record
+from connector.records import RunRecord, active_run
 from orchestrator_interactive.interactions.errors import DamagedLog
 from orchestrator_interactive.interactions.records import Key
 from orchestrator_interactive.interactions.rows import row_of
@@ -129,10 +129,9 @@ async def _records(store: RunStore) -> AsyncIterator[tuple[str, ConversationReco
     for conversation_id in await store.unfinished():
         try:
             record = await store.record(conversation_id)
-            run = parse_run_record((record and record.run) or {})
-        except (DamagedLog, UnreadableEntry):
+        except DamagedLog:
             continue  # `doctor --store` reports it
-        if record is not None and isinstance(run, RunRecord):
+        if record is not None and (run := active_run(record.run)) is not None:
             found.append((conversation_id, record, run))
     for each in sorted(found, key=lambda each: float(each[2].first.message.ts)):
         yield each

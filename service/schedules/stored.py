@@ -8,13 +8,13 @@ from dataclasses import asdict
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from pydantic import TypeAdapter, ValidationError
+from pydantic import TypeAdapter
 
 from connector.events import ThreadAddress
-from connector.records import RunRecord, UnreadableEntry, parse_run_record
+from connector.records import active_run
 from connector.schedules import Schedule
 from service.schedules.times import parse
-from service.store.base import MOST_DOCUMENTS, thread_of, workspace_of
+from service.store.base import MOST_DOCUMENTS, parse_documents, thread_of, workspace_of
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
@@ -66,12 +66,7 @@ class StoredSchedules:
     async def stored(self, team: str) -> list[Stored]:
         """Return the readable schedules of a workspace, the next one first."""
         documents = await self._store.documents(_collection(team))
-        found = []
-        for data in documents.values():
-            try:
-                found.append(Stored(_SCHEDULE.validate_python(data), data))
-            except ValidationError:  # written by another version
-                continue
+        found = [Stored(each, documents[name]) for name, each in parse_documents(_SCHEDULE, documents).items()]
         return sorted(found, key=lambda each: (not each.schedule.due_s, each.schedule.due_s))
 
     async def of_person(self, team: str, user: str) -> tuple[Schedule, ...]:
@@ -191,11 +186,8 @@ class StoredSchedules:
             ValueError: no person did.
         """
         record = await self._store.record(key.conversation_id)
-        try:
-            run = parse_run_record((record.run if record is not None else None) or {})
-        except UnreadableEntry:
-            run = ()
-        if not isinstance(run, RunRecord) or not run.first.has_person:
+        run = active_run(None if record is None else record.run)
+        if run is None or not run.first.has_person:
             raise ValueError("Only in a run that a person began.")
         return run.first.owner, run.id
 

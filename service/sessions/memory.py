@@ -9,10 +9,11 @@ from datetime import UTC, datetime
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any
 
-from pydantic import TypeAdapter, ValidationError
+from pydantic import TypeAdapter
 
 from connector.protocols import Refused
 from orchestrator_interactive.modules.tool_memory import FACT_CHARS
+from service.store.base import parse_documents
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -87,13 +88,7 @@ class ChannelMemory:
     async def facts(self, channel: str) -> list[Fact]:
         """Return the facts of a channel (`team:channel`), the oldest first."""
         documents = await self._store.documents(_collection(channel))
-        found = []
-        for data in documents.values():
-            try:
-                found.append(_FACT.validate_python(data))
-            except ValidationError:  # written by another version
-                continue
-        return sorted(found, key=lambda each: (each.at_s, each.id))
+        return sorted(parse_documents(_FACT, documents).values(), key=lambda each: (each.at_s, each.id))
 
     async def add(self, channel: str, text: str, by: str, request: str) -> Fact:
         """Keep a fact; a repeated `request` returns the stored one.

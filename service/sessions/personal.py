@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from pydantic import TypeAdapter, ValidationError
+from pydantic import TypeAdapter
 
 from connector.protocols import AlwaysRule, EndedRun
 from service.sessions.budgets import person_collection
+from service.store.base import parse_documents
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable
 
     from service.sessions.people import AlwaysRules
     from service.store.base import RunStore
@@ -39,7 +40,8 @@ class StoredPersonalRecords:
 
     async def runs_of(self, team: str, user: str) -> tuple[EndedRun, ...]:
         """Return the kept runs of a person, the latest first."""
-        return tuple(_readable(await self._store.documents(_runs(team, user))))
+        documents = await self._store.documents(_runs(team, user))
+        return tuple(parse_documents(_RUN, documents).values())
 
     async def rules_of(self, team: str, user: str) -> tuple[AlwaysRule, ...]:
         """Return the rules that a person has made, the latest first."""
@@ -81,11 +83,3 @@ def _runs(team: str, user: str) -> str:
 
 def _home(team: str, user: str) -> str:
     return f"home:{team}:{user}"
-
-
-def _readable(documents: Mapping[str, Mapping[str, Any]]) -> Iterator[EndedRun]:
-    for data in documents.values():
-        try:
-            yield _RUN.validate_python(data)
-        except ValidationError:  # written by another version
-            continue

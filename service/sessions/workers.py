@@ -11,18 +11,19 @@ from dataclasses import asdict, replace
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from pydantic import TypeAdapter, ValidationError
+from pydantic import TypeAdapter
 
 from connector.events import StopRequest, ThreadAddress
 from connector.protocols import InboxEntry, Worker
-from connector.records import PendingMessage, RunRecord, UnreadableEntry, parse_run_record, stop_entry
+from connector.records import PendingMessage, active_run, stop_entry
 from orchestrator_interactive.interactions.errors import DamagedLog
-from service.store.base import MOST_DOCUMENTS, thread_of
+from service.store.base import MOST_DOCUMENTS, parse_documents, thread_of
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterator, Mapping
+    from collections.abc import Awaitable, Callable, Mapping
 
     from connector.protocols import RunService
+    from connector.records import RunRecord
     from orchestrator_interactive.interactions.records import Key
     from service.sessions.host import HostFunction
     from service.store.base import RunStore
@@ -83,8 +84,8 @@ class StoredWorkers:
         """Return the worker whose conversation this is."""
         if thread_of(conversation_id) == conversation_id:
             return None
-        found = _readable(await self._store.documents(_collection(conversation_id)))
-        return next((each for each in found if each.conversation_id == conversation_id), None)
+        found = parse_documents(_WORKER, await self._store.documents(_collection(conversation_id)))
+        return next((each for each in found.values() if each.conversation_id == conversation_id), None)
 
     async def ended(self, conversation_id: str, status: str, report: str, at_s: float, *, fence: int) -> None:
         """Keep that a worker has ended. A worker that works on for a further message ends again."""
@@ -201,13 +202,9 @@ class StoredWorkers:
         if level >= _MOST_LEVELS:
             raise ValueError(f"Workers dispatch others at most {_MOST_LEVELS} levels deep: do this yourself.")
         record = await self._store.record(key.conversation_id)
-        try:
-            run = parse_run_record((record.run if record is not None else None) or {})
-        except UnreadableEntry:
-            run = ()
-        if isinstance(run, RunRecord):
-            return run
-        raise ValueError("No run is active in this conversation, so that no one is there to dispatch a worker.")
+        if (run := active_run(None if record is None else record.run)) is None:
+            raise ValueError("No run is active in this conversation, so that no one is there to dispatch a worker.")
+        return run
 
     async def _list(self, key: Key, _: Mapping[str, Any]) -> dict[str, Any]:
         return {"workers": [asdict(each) for each in await self.of_thread(key.conversation_id)]}
@@ -279,8 +276,8 @@ async def forget_workers(store: RunStore, conversation_id: str, user: str = "") 
 
 async def _of_thread(store: RunStore, conversation_id: str, now_s: float) -> list[Worker]:
     """Return the workers of a thread; one whose order was never stored, because its process ended before, has ended."""
-    found = []
-    for worker in _readable(await store.documents(_collection(conversation_id))):
+    found, documents = [], await store.documents(_collection(conversation_id))
+    for worker in parse_documents(_WORKER, documents).values():
         is_late = not worker.ended_s and now_s - worker.created_s >= _ORDERED_WITHIN_S
         is_lost = is_late and not await _is_ordered(store, worker)
         found.append(replace(worker, status="not begun", ended_s=worker.created_s) if is_lost else worker)
@@ -305,11 +302,3 @@ def _order_key(worker: Worker) -> str:
 
 def _collection(conversation_id: str) -> str:
     return f"workers:{thread_of(conversation_id)}"
-
-
-def _readable(documents: Mapping[str, Mapping[str, Any]]) -> Iterator[Worker]:
-    for data in documents.values():
-        try:
-            yield _WORKER.validate_python(data)
-        except ValidationError:  # written by another version
-            continue

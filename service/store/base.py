@@ -7,15 +7,19 @@ from __future__ import annotations
 
 import json
 import time
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+
+from pydantic import ValidationError
 
 from connector.protocols import Claim, InboxEntry, LeaseLost, RateBudget
 from orchestrator_interactive.interactions.errors import DamagedLog
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+    from pydantic import TypeAdapter
 
     from connector.protocols import StateChanges, ThreadFacts
     from orchestrator_interactive.interactions.stores import LogStore
@@ -37,6 +41,8 @@ KEPT_S = 7 * 24 * 60 * 60
 MOST_DOCUMENTS = 1_000
 
 _UNREADABLE = object()
+
+T = TypeVar("T")
 
 as_json = json.JSONEncoder(separators=(",", ":")).encode
 _POSTED = as_json("")
@@ -400,6 +406,15 @@ def documents_of(rows: Iterable[tuple[str, Text]]) -> dict[str, dict[str, Any]]:
     """Return the readable documents by name."""
     found = {name: _parse_json(text) for name, text in rows if name is not None}
     return {name: data for name, data in found.items() if isinstance(data, dict)}
+
+
+def parse_documents(adapter: TypeAdapter[T], documents: Mapping[str, Mapping[str, Any]]) -> dict[str, T]:
+    """Validate documents; return them by name, without those that another version has written."""
+    found = {}
+    for name, data in documents.items():
+        with suppress(ValidationError):
+            found[name] = adapter.validate_python(data)
+    return found
 
 
 def lost(conversation_id: str) -> LeaseLost:
