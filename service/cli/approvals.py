@@ -131,12 +131,10 @@ async def _checked(  # noqa: PLR0913, PLR0917 - the parts of a call
 
 async def _always(url: str, conversation: str, instance: str) -> list[dict[str, Any]]:
     """Return the rules of “Always allow” that apply; without a conversation, those that apply everywhere."""
-    from service.sessions.people import AlwaysRules  # noqa: PLC0415 - it takes long
-
     if (path := file_of(url)) is not None and not path.exists():
         return []
     async with aclosing(await inspect_run_store(url)) as store:
-        rules = _rules(store, AlwaysRules)
+        rules = _rules(store)
         if conversation:
             return await rules.applicable(Key(conversation, instance))
         found = [rule for team in await workspaces_of_documents(store) for rule in await rules.all(team)]
@@ -155,12 +153,10 @@ def _whom(decision: Decision, deadline_s: float) -> str:
 @with_store
 async def list_(access: StoreAccess) -> None:
     """List the requests that wait for an answer, and the rules of “Always allow”."""
-    from service.sessions.people import AlwaysRules  # noqa: PLC0415 - it takes long
-
     async with aclosing(await inspect_run_store(access.url)) as store:
         waiting = await _waiting(store)
         teams = await workspaces_of_documents(store)
-        rules = [rule for team in teams for rule in await _rules(store, AlwaysRules).all(team)]
+        rules = [rule for team in teams for rule in await _rules(store).all(team)]
     if waiting:
         click.echo(table(("conversation", "asks", "until"), waiting))
     else:
@@ -180,21 +176,20 @@ async def list_(access: StoreAccess) -> None:
 @with_store
 async def revoke(access: StoreAccess, rule: str) -> None:
     """Revoke a rule of “Always allow”. RULE is an id that `list` prints."""
-    from service.sessions.people import AlwaysRules  # noqa: PLC0415 - it takes long
-
     async with aclosing(await inspect_run_store(access.url)) as store, audit_log(access.audit_log) as record:
         for team in await workspaces_of_documents(store):
-            if await _rules(store, AlwaysRules).revoke(team, rule):
+            if await _rules(store).revoke(team, rule):
                 record("rule.revoked", rule=rule, by="operator")
                 click.echo(f"Revoked {rule}. The next call is asked about again.")
                 return
     raise click.ClickException(f"There is no rule {rule!r}. `amplifier-slack approvals list` prints the rules.")
 
 
-def _rules(store: RunStore, kind: type[AlwaysRules]) -> AlwaysRules:
+def _rules(store: RunStore) -> AlwaysRules:
     from orchestrator_interactive.storage.retry import StoreRetryPolicy, retrying  # noqa: PLC0415 - it takes long
+    from service.sessions.people import AlwaysRules  # noqa: PLC0415 - it takes long
 
-    return kind(retrying(store, StoreRetryPolicy()))
+    return AlwaysRules(retrying(store, StoreRetryPolicy()))
 
 
 async def _waiting(store: RunStore) -> list[tuple[str, str, str]]:

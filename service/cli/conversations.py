@@ -24,7 +24,7 @@ from service.tables import counted, moment, table
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 
-    from connector.protocols import End, InboxEntry
+    from connector.protocols import End
     from orchestrator_interactive.interactions import InteractionStack
     from orchestrator_interactive.interactions.records import Key
     from orchestrator_interactive.interactions.stores import LogStore
@@ -277,12 +277,8 @@ async def notify(access: StoreAccess, conversation: str, text: str, agent: str |
 
     key = await find_conversation(access.store, conversation, agent)
     async with aclosing(await inspect_run_store(access.url)) as runs:
-
-        async def admit(conversation_id: str, entry: InboxEntry) -> None:
-            await runs.admit(conversation_id, entry, None)
-
         try:
-            await admit_note(admit, key.agent_id, key.conversation_id, text)
+            await admit_note(runs.admit, key.agent_id, key.conversation_id, text)
         except ValueError as e:
             raise click.ClickException(str(e)) from e
     click.echo(f"Stored. The next run of {key.agent_id} in {key.conversation_id} reads it.")

@@ -28,7 +28,6 @@ from service.tables import counted, table
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator, Sequence
 
-    from connector.protocols import InboxEntry
     from orchestrator_interactive.interactions.stores import LogStore
     from service.store.base import ConversationRecord, RunStore
 
@@ -100,7 +99,7 @@ async def _watch(store: RunStore, logs: LogStore) -> None:
                 return
             if is_choosing and key and key in _KEYS[: len(found)]:
                 run, record = found[int(key) - 1]
-                await _stop(store, run.conversation, record)
+                await admit_stop(store.admit, run.conversation, record)
                 said = f"Requested the stop of {run.run[:_ID_CHARS]}."
             is_choosing = key == "s" or (is_choosing and not key)
 
@@ -112,15 +111,8 @@ async def _stop_by_id(store: RunStore, part: str) -> None:
         many = f"{counted(len(found), 'active run')} have" if found else "No active run has"
         raise click.ClickException(f"{many} {part!r} in the id. `amplifier-slack top --json` shows all ids.")
     ((conversation_id, _, run),) = found
-    await _stop(store, conversation_id, run)
+    await admit_stop(store.admit, conversation_id, run)
     click.echo(f"Requested the stop of run {run.id} of {run.first.instance} in {conversation_id}.")
-
-
-async def _stop(store: RunStore, conversation_id: str, run: RunRecord) -> None:
-    async def admit(conversation_id: str, entry: InboxEntry) -> None:
-        await store.admit(conversation_id, entry, None)
-
-    await admit_stop(admit, conversation_id, run)
 
 
 async def _records(store: RunStore) -> AsyncIterator[tuple[str, ConversationRecord, RunRecord]]:

@@ -22,7 +22,7 @@ from service.tables import moment, table
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
-    from connector.protocols import InboxEntry, Worker
+    from connector.protocols import Worker
     from service.store.base import RunStore
 
 _HEAD = ("id", "thread", "instance", "agent", "task", "begun", "state")
@@ -72,11 +72,7 @@ async def stop(access: StoreAccess, worker_id: str) -> None:
         worker = _named(found, worker_id)
         if worker.ended_s:
             raise click.ClickException(f"Worker {worker.id} has ended already ({worker.status}).")
-
-        async def admit(conversation_id: str, entry: InboxEntry) -> None:
-            await store.admit(conversation_id, entry, None)
-
-        await stop_worker(admit, worker, OPERATOR, uuid4().hex)
+        await stop_worker(store.admit, worker, OPERATOR, uuid4().hex)
     click.echo(f"Stored. A running service stops worker {worker.id} within seconds.")
 
 

@@ -71,7 +71,7 @@ class StoredWorkers:
             "workers.dispatch": self._dispatch,
             "workers.list": self._list,
             "workers.show": self._show,
-            "workers.stop": self._stop,
+            "workers.stop": self.stop,
             "workers.overlay": self._overlay,
         }
 
@@ -211,9 +211,6 @@ class StoredWorkers:
 
     async def _show(self, key: Key, arguments: Mapping[str, Any]) -> dict[str, Any]:
         return asdict(await self._named(key, arguments))
-
-    async def _stop(self, key: Key, arguments: Mapping[str, Any]) -> dict[str, Any]:
-        return await self.stop(key, arguments)
 
     async def stop(self, key: Key, arguments: Mapping[str, Any], user: str | None = None) -> dict[str, Any]:
         """Stop a worker on behalf of a user; `None`: of the one on whose behalf it works.

@@ -156,7 +156,7 @@ class RunStore(Protocol):
     """
 
     async def admit(
-        self, conversation_id: str, entry: InboxEntry, agent: str | None, facts: Mapping[str, str] | None = None
+        self, conversation_id: str, entry: InboxEntry, agent: str | None = None, facts: Mapping[str, str] | None = None
     ) -> Admission:
         """Append an entry to the conversation's inbox and notify the owner. Ignore a duplicate id, with its facts.
 

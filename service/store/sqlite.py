@@ -176,7 +176,7 @@ class SqliteRunStore:
         await self.database.write_in_thread(lambda file: end_leases(file, self._clock()))
 
     async def admit(
-        self, conversation_id: str, entry: InboxEntry, agent: str | None, facts: Mapping[str, str] | None = None
+        self, conversation_id: str, entry: InboxEntry, agent: str | None = None, facts: Mapping[str, str] | None = None
     ) -> Admission:
         admission = await self._admit(conversation_id, entry, agent, facts)
         if admission.is_new and admission.owner is not None:

@@ -85,7 +85,7 @@ class RedisRunStore(RedisIndex):
             log.warning("store.not_durable", place=self._client.place, reason=reasons)
 
     async def admit(
-        self, conversation_id: str, entry: InboxEntry, agent: str | None, facts: Mapping[str, str] | None = None
+        self, conversation_id: str, entry: InboxEntry, agent: str | None = None, facts: Mapping[str, str] | None = None
     ) -> Admission:
         # A retry after a lost answer has the same call id, so that the script returns the first result.
         call = self._uncertain_calls.pop((conversation_id, entry.id), None) or secrets.token_hex(4)

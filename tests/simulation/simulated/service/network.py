@@ -157,7 +157,7 @@ class NetworkRunStore:
         return ""
 
     async def admit(
-        self, conversation_id: str, entry: InboxEntry, agent: str | None, facts: Mapping[str, str] | None = None
+        self, conversation_id: str, entry: InboxEntry, agent: str | None = None, facts: Mapping[str, str] | None = None
     ) -> Admission:
         def admit() -> Admission:
             admission = self._table.admit(conversation_id, entry, agent, facts)

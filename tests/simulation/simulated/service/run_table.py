@@ -59,7 +59,7 @@ class RunTable:
         return conversation.owner if self._now() < conversation.expires_s else None
 
     def admit(
-        self, conversation_id: str, entry: InboxEntry, agent: str | None, facts: Mapping[str, str] | None = None
+        self, conversation_id: str, entry: InboxEntry, agent: str | None = None, facts: Mapping[str, str] | None = None
     ) -> Admission:
         found = self.conversations.setdefault(conversation_id, Conversation())
         owner = self.owner_of(found)

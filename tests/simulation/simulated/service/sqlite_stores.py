@@ -148,7 +148,7 @@ class ObservedRunStore(SqliteRunStore):
         self._observer, self._process, self._reader = observer, process, reader
 
     async def admit(
-        self, conversation_id: str, entry: InboxEntry, agent: str | None, facts: Mapping[str, str] | None = None
+        self, conversation_id: str, entry: InboxEntry, agent: str | None = None, facts: Mapping[str, str] | None = None
     ) -> Admission:
         admission = await super().admit(conversation_id, entry, agent, facts)
         if admission.is_new:
