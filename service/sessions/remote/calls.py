@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from connector.protocols import PersonRequest, SharedFile
 
 PROGRESS = "progress"
-ASK, START, ANSWER_BY_MESSAGE = "people.ask", "people.start", "people.answer_by_message"
-ASKED, SHARING, SHARE = "people.asked_s", "people.sharing", "people.share"
 
 _FAIL_AFTER_S = 60.0
 _GONE = "The process that could do this is gone; it may have been done."
@@ -114,16 +112,16 @@ class RemotePeople:
     async def ask(self, request: PersonRequest) -> PersonAnswer:
         """Ask, and return the answer once it is stored."""
         self.unbegun |= {request.id}
-        return _ANSWER.validate_python(await self._calls.call(ASK, asdict(request)))
+        return _ANSWER.validate_python(await self._calls.call("people.ask", asdict(request)))
 
     async def asked_s(self, request_id: str) -> float | None:
         """Return when a request that waits for its answer was shown; see `connector.protocols.People`."""
-        found: float | None = (await self._calls.call(ASKED, {"request_id": request_id}))["asked_s"]
+        found: float | None = (await self._calls.call("people.asked_s", {"request_id": request_id}))["asked_s"]
         return found
 
     def answer_by_message(self, request_id: str) -> None:
         """Answer a request that takes text: the agent reads the answer as a message."""
-        answering = asyncio.create_task(self._calls.call(ANSWER_BY_MESSAGE, {"request_id": request_id}))
+        answering = asyncio.create_task(self._calls.call("people.answer_by_message", {"request_id": request_id}))
         self._answering.add(answering)
         answering.add_done_callback(self._answering.discard)
 
@@ -131,14 +129,14 @@ class RemotePeople:
         """Record that the subject of a request begins now; see `connector.protocols.People`."""
         self.unbegun -= {request_id}
         arguments = {"request_id": request_id, "digest": digest, "repeatable": repeatable}
-        found = await self._calls.call(START, arguments)
+        found = await self._calls.call("people.start", arguments)
         return str(found["objection"]) if found.get("objection") is not None else None
 
     async def sharing(self) -> Sharing:
         """Return the files that the run has shared, and the time of its first message."""
-        return _SHARING.validate_python(await self._calls.call(SHARING, {}))
+        return _SHARING.validate_python(await self._calls.call("people.sharing", {}))
 
     async def share(self, share_id: str, files: Sequence[SharedFile], comment: str) -> None:
         """Share files in the thread; see `connector.protocols.People`."""
         arguments = {"share_id": share_id, "files": [asdict(each) for each in files], "comment": comment}
-        await self._calls.call(SHARE, arguments)
+        await self._calls.call("people.share", arguments)
