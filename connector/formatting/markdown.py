@@ -89,7 +89,8 @@ class _InlineState(StateInline):
         end = start + found.length
         before = self.src[start - 1] if start else " "
         after = self.src[end] if end < self.posMax else " "
-        if self.src[start] == "_" or not (is_wide(before) or is_wide(after)):
+        # A single `*` is often no mark: `*.log和*.tmp`.
+        if found.length == 1 or self.src[start] == "_" or not (is_wide(before) or is_wide(after)):
             return found
         return Scanned(not after.isspace(), not before.isspace(), found.length)
 

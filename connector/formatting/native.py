@@ -190,19 +190,17 @@ def _span(node: SyntaxTreeNode) -> str:
             return link(str(node.attrs.get("href", "")), words(node.children), _NATIVE)
         case kind if node.is_nested:
             mark, inside = _MARKS.get(kind, ""), _inline(node.children)
-            return _marked(inside, mark) if inside.strip() == inside else inside
+            return _marked(inside, mark) if inside.strip() == inside != "" else inside
         case _:
             return with_links(node.content, _NATIVE)
 
 
 def _marked(text: str, mark: str) -> str:
     """Put marks around a text. Among characters without spaces, they are not recognized next to punctuation marks."""
-    core = text
-    if any(map(is_wide, text)):
-        signs = (each for each in set(text) if not each.isascii() and unicodedata.category(each)[0] == "P")
-        core = text.strip("".join((" \n\u3000", *signs))) or text
-    before, _, after = text.partition(core)
-    return f"{before}{mark}{core}{mark}{after}" if core else ""
+    is_unspaced = any(map(is_wide, text))
+    edges = (is_unspaced and unicodedata.category(each)[0] in "PS" for each in (text[0], text[-1]))
+    before, after = (NO_SPACE if each else "" for each in edges)
+    return f"{mark}{before}{text}{after}{mark}"
 
 
 def _code_span(content: str) -> str:

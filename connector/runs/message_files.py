@@ -130,12 +130,12 @@ class MessageFiles:
         call = {"tool": "download_file", "id": f"file:{file.id}", "label": texts.downloading(file.name)}
         async with self._free:
             self._show("tool:start", {**call, "args": {}})
-            problem = ""
+            has_read = False
             try:
                 read = await self._read(file)
-                problem = read.problem
+                has_read = not read.problem
             finally:  # also if it is dropped
-                self._show("tool:end", {**call, "success": not problem})
+                self._show("tool:end", {**call, "success": has_read})
         return read
 
     async def _read(self, file: SlackFile) -> MessageFile:

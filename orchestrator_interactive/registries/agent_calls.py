@@ -29,7 +29,7 @@ from orchestrator_interactive.kernel.error_boundary import ErrorBoundary, error_
 from orchestrator_interactive.kernel.hooks import CONTINUE
 from orchestrator_interactive.loop.tasks import CancellableTask
 from orchestrator_interactive.loop.tool_results import failure
-from orchestrator_interactive.registries.schemas import RegistryError, ToolConfig
+from orchestrator_interactive.registries.schemas import AgentStopped, RegistryError, ToolConfig
 from orchestrator_interactive.registries.tools import ToolContext, tool, tool_registry
 from orchestrator_interactive.storage.errors import StoreError
 
@@ -93,13 +93,16 @@ async def call_agent(agent_id: str, message: str, context: ToolContext) -> ToolR
         if not (await asyncio.wait({run.task}, timeout=registry.answer_timeout_s))[0]:
             result = {"status": "timeout"}
             return failure(f"Agent '{agent_id}' did not answer within {registry.answer_timeout_s:g} seconds.")
-        stopped = context.coordinator.cancellation.is_cancelled
         with ErrorBoundary(log, "agent.failed", agent=agent_id) as boundary:
-            result = {"status": "cancelled" if stopped else "success", "content": run.result()}
+            try:
+                result = {"status": "success", "content": run.result()}
+            except AgentStopped as e:
+                result = {"status": "cancelled", "content": str(e)}
+                return failure(f"Agent '{agent_id}' was stopped. {e}".strip())
         if boundary.error is not None:
             result = {"status": "error", "content": error_text(boundary.error)}
             return failure(f"Agent '{agent_id}' failed: {result['content']}")
-        if reflection is not None and not stopped:
+        if reflection is not None:
             verdict = await reflection.judge(agent_id, message, result["content"], ref)
     finally:
         # Log first: the called agent may end slowly.
@@ -107,8 +110,7 @@ async def call_agent(agent_id: str, message: str, context: ToolContext) -> ToolR
         if run is not None:
             run.cancel()
             await run.wait()
-    note = f"Agent '{agent_id}' was stopped." if stopped else verdict.as_note(agent_id) if verdict else ""
-    return f"{result['content']}\n\n{note}".strip() if note else str(result["content"])
+    return f"{result['content']}\n\n{verdict.as_note(agent_id)}" if verdict else str(result["content"])
 
 
 async def _run(agent: Agent, message: str, conversation_id: str, asked_by: str | None) -> str:

@@ -14,7 +14,7 @@ from orchestrator_interactive.interactions.render_policies import UnknownPolicy,
 from orchestrator_interactive.kernel import AmplifierSession
 from orchestrator_interactive.kernel.contracts.protocols import Provider
 from orchestrator_interactive.registries.agent_calls import Reflection, is_reflecting
-from orchestrator_interactive.registries.schemas import RegistryError
+from orchestrator_interactive.registries.schemas import AgentStopped, RegistryError
 from orchestrator_interactive.registries.templates import TemplateError, TemplateManager
 from orchestrator_interactive.registries.tools import mount_tools, tool_registry
 
@@ -210,6 +210,7 @@ class LLMAgent:
             RuntimeError: the provider is not available.
             TemplateError: the behavior template uses an undefined variable or fails.
             InteractionError: the conversation is finished, or its log is unusable.
+            AgentStopped: the session that it works for was stopped.
         """
         lock = self._one_at_a_time.setdefault(conversation_id, asyncio.Lock())
         async with lock, self._parts.session(self.config, conversation_id, asked_by) as session:
@@ -219,4 +220,6 @@ class LLMAgent:
                 reflection = Reflection(self._registry, judge_id, session.coordinator, self._parts.reflection_timeout_s)
                 reflection.listen()
             answer: str = await session.execute(message)
+            if session.status.status == "cancelled":
+                raise AgentStopped(answer)
             return answer

@@ -117,6 +117,10 @@ class NotRegistered(RegistryError, LookupError):  # noqa: N818
     """The name is unknown."""
 
 
+class AgentStopped(RegistryError):  # noqa: N818 - a fact about the agent
+    """The session that an agent works for was stopped; the message is what the agent has written."""
+
+
 def not_registered(kind: str, name: str, there: Iterable[str]) -> NotRegistered:
     known = ", ".join(sorted(there)) or "none"
     return NotRegistered(f"There is no {kind} '{name}'. Registered: {known}.")
