@@ -81,7 +81,7 @@ async def _tried(agent: Agent, here: Path, scenario: Scenario, folder: Path) -> 
             measured_s = there.measured_s
             await scenario.act(there)
             if scenario.compares_answers:
-                await there.settle()
+                await there.settle(scenario.patience_s)
                 there.check()
     except ScenarioFailed as e:
         return Result(scenario.name, "failed", str(e), measured_s)

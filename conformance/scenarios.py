@@ -29,11 +29,17 @@ if TYPE_CHECKING:
 
 # Slack waits as long for an acknowledgement.
 ACK_S = 3.0
+# Slack's SDK for Python notices a lost connection within 50 seconds (the handler of Bolt sends a ping every 10).
+RECONNECT_S = 90.0
 
 
 @dataclass(frozen=True)
 class Scenario:
-    """A promise of an agent, and how to try it. ``needs_model``: only with an agent that asks a model."""
+    """A promise of an agent, and how to try it.
+
+    ``needs_model``: only with an agent that asks a model. ``patience_s``: the longest wait for the answers, unless the
+    agent's is longer.
+    """
 
     name: str
     promise: str
@@ -41,6 +47,7 @@ class Scenario:
     needs_model: bool = True
     stop: Stop | None = None
     compares_answers: bool = True
+    patience_s: float = 0
 
     def can_try(self, agent: Agent) -> bool:
         return (agent.model or not self.needs_model) and (self.stop is None or self.stop in agent.stop)
@@ -241,7 +248,7 @@ SCENARIOS = (
     Scenario(
         "event-again", "an event that comes at the second attempt is answered once", _delivery(lambda _: Dropped())
     ),
-    Scenario("connection", "a lost connection loses and doubles nothing", _connection),
+    Scenario("connection", "a lost connection loses and doubles nothing", _connection, patience_s=RECONNECT_S),
     Scenario("call-limited", "a rate-limited call loses and doubles nothing", _call(RateLimited(1))),
     Scenario("call-503", "nor does a server error", _call(ServerError(503))),
     Scenario("call-lost", "nor a connection that breaks before a call", _call(DropBeforeCall())),

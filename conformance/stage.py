@@ -23,7 +23,7 @@ CHANNEL = "general"
 # A second copy of an answer comes within this time after the first.
 SETTLE_S = 1.5
 # The calls by which an answer may reach a thread.
-POSTING = ("chat.postMessage", "chat.update", "chat.startStream", "chat.stopStream")
+POSTING = ("chat.postMessage", "chat.update", "chat.startStream", "chat.appendStream", "chat.stopStream")
 
 
 class ScenarioFailed(Exception):  # noqa: N818 - reads as what happened
@@ -116,18 +116,18 @@ class Stage:
 
     @property
     def answered(self) -> list[list[str]]:
-        """Return the marks that each answer has of its own thread, oldest answer first."""
+        """Return the marks of its own thread that each answer names, oldest answer first."""
         found = ([mark for mark in _marks(each) if self.threads.get(mark) == each.thread_ts] for each in self.answers)
         return [marks for marks in found if marks]
 
     def has_answered(self, mark: str) -> bool:
         return any(mark in marks for marks in self.answered)
 
-    async def settle(self) -> None:
-        """Wait until all is answered, or patience ends; then for second copies."""
+    async def settle(self, patience_s: float = 0) -> None:
+        """Wait until all is answered, or the agent's patience and this one end; then for second copies."""
         began = time.monotonic()
         with suppress(TimeoutError):
-            await self.slack.until(lambda _: self._is_complete, self.agent.patience_s)
+            await self.slack.until(lambda _: self._is_complete, max(self.agent.patience_s, patience_s))
         self.measured_s["until answered"] = time.monotonic() - began
         await asyncio.sleep(SETTLE_S)
 
@@ -141,18 +141,18 @@ class Stage:
         """Compare the answers with the messages.
 
         Raises:
-            ScenarioFailed: messages were lost, answered twice or out of order, or should not have been read.
+            ScenarioFailed: messages were lost, answered again, elsewhere or out of order, or should not have been read.
         """
         if not self.agent.model:
             if (found := len(self.answers)) != len(self.expected):
                 raise ScenarioFailed(f"{found} answers to {len(self.expected)} messages")
             return
         first: list[str] = []
-        doubled: list[str] = []
+        again: list[str] = []
         for marks in self.answered:
-            new = [mark for mark in marks if mark not in first]
-            first += new
-            doubled += [] if new else marks[-1:]
+            again += [mark for mark in marks if mark in first and mark not in again]
+            first += [mark for mark in marks if mark not in first]
+        astray = [mark for each in self.answers for mark in _marks(each) if self.threads.get(mark) != each.thread_ts]
         # A notice of an edit or a deletion has no mark; without one, the model is asked again without a reason.
         idle = [] if self.forbidden else [each for each in self._said if NOTHING in _content(each)]
         lost = [mark for mark in self.expected if mark not in first]
@@ -162,7 +162,8 @@ class Stage:
         is_ordered = ordered == sorted(ordered, key=lambda mark: (self.threads[mark], self.expected[mark]))
         problems = (
             _counted(lost, "not answered"),
-            _counted(doubled, "answered twice"),
+            _counted(again, "answered more than once"),
+            _counted(astray, "answered outside of its thread"),
             f"{len(idle)} more answers without a new message" if idle else "",
             "" if is_ordered else f"answered out of order: {' '.join(ordered)}",
             _counted(wrong, "answered in spite of the change"),

@@ -16,8 +16,8 @@ ROOT = HERE.parents[1]
 NAIVE = f"""
 name: naive
 command: {sys.executable} {HERE}/naive_agent.py
-env: {{ANTHROPIC_API_KEY: none, ANTHROPIC_BASE_URL: "{{model}}"}}
 patience_s: 3
+env: {{ANTHROPIC_API_KEY: none, ANTHROPIC_BASE_URL: "{{model}}", HABIT: none}}
 """
 
 
@@ -57,7 +57,7 @@ async def test_the_defects_of_a_naive_agent_are_found_and_explained(described, t
     table, folder = tmp_path / "table.md", tmp_path / "kept"
     wrong = {
         "edit": "1 not answered (mk0003); 1 answered in spite of the change (mk0002)",
-        "event-twice": "1 answered twice (mk0002)",
+        "event-twice": "1 answered more than once (mk0002)",
         "kill-waiting": "3 not answered (mk0001 mk0002 mk0003)",
     }
     names = ("answer", *wrong, "stop-word")
@@ -70,6 +70,25 @@ async def test_the_defects_of_a_naive_agent_are_found_and_explained(described, t
         assert f"naive: {name}: failed ({detail})\n" in out
     assert "| `edit`: an edit before the message is read counts | **no** |" in table.read_text()
     assert (folder / "naive" / "edit-0" / "agent.log").exists()
+
+
+@pytest.mark.parametrize(
+    ("habit", "scenario", "detail"),
+    [
+        ("repeat", "event-again", "1 answered more than once (mk0001)"),
+        ("shout", "answer", "1 answered outside of its thread (mk0001)"),
+    ],
+)
+async def test_an_answer_counts_each_time_that_it_is_shown(described, habit, scenario, detail):
+    code, out, _ = await conformance(described(NAIVE.replace("HABIT: none", f"HABIT: {habit}")), *chosen(scenario))
+    assert f"naive: {scenario}: failed ({detail})\n" in out
+    assert code == 1
+
+
+async def test_a_lost_connection_may_take_longer_than_an_answer(described):
+    code, out, _ = await conformance(described(NAIVE), *chosen("connection"))
+    assert "naive: connection: passed\n" in out
+    assert code == 0
 
 
 async def test_an_agent_without_a_model_is_judged_by_the_number_of_its_replies(described):
