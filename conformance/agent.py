@@ -66,11 +66,11 @@ def read_agent(path: Path) -> Agent:
     try:
         given = yaml.safe_load(path.read_text(encoding="utf-8"))
         return Agent.model_validate(given)
-    except (OSError, yaml.YAMLError) as e:
-        raise DescriptionError(f"{path} cannot be read: {e}") from e
     except ValidationError as e:
         problems = "; ".join(f"{'.'.join(map(str, each['loc'])) or 'the file'}: {each['msg']}" for each in e.errors())
         raise DescriptionError(f"{path} is no description of an agent: {problems}. See docs/conformance.md.") from e
+    except (OSError, ValueError, yaml.YAMLError) as e:
+        raise DescriptionError(f"{path} cannot be read: {e}") from e
 
 
 class AgentProcess:

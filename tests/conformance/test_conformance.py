@@ -33,7 +33,7 @@ async def conformance(*arguments):
 def described(tmp_path):
     def described(text):
         path = tmp_path / "agent.yaml"
-        path.write_text(text)
+        path.write_bytes(text.encode(errors="surrogateescape"))
         return path
 
     return described
@@ -69,7 +69,7 @@ async def test_the_defects_of_a_naive_agent_are_found_and_explained(described, t
     for name, detail in wrong.items():
         assert f"naive: {name}: failed ({detail})\n" in out
     assert "| `edit`: an edit before the message is read counts | **no** |" in table.read_text()
-    assert (folder / "naive" / "edit-0" / "agent.log").exists()
+    assert (folder / "1-naive" / "edit-0" / "agent.log").exists()
 
 
 @pytest.mark.parametrize(
@@ -115,6 +115,8 @@ def test_the_page_describes_every_key():
         ("name: a\ncommand: b\nevents: [mention]", "events.0: Value error, must be one of message, app_mention, "),
         ("- a", "the file: Input should be a valid dictionary"),
         ("a: [", "cannot be read"),
+        ("name: \udcff", "agent.yaml cannot be read: 'utf-8' codec can't decode"),
+        ("name: 2026-13-45", "agent.yaml cannot be read: month must be in 1..12"),
     ],
 )
 async def test_a_wrong_description_is_an_error_that_names_the_key(described, text, message):
@@ -127,3 +129,32 @@ async def test_an_agent_that_ends_is_reported_with_its_last_words(described):
     code, out, _ = await conformance(described("name: a\ncommand: echo no token; exit 3"), *chosen("answer"))
     assert code == 1
     assert "a: answer: failed (the agent ended; the last line of its output: 'no token')" in out
+
+
+async def test_agents_of_one_name_have_folders_of_their_own_whose_names_have_no_space(described):
+    path = described("name: my agent\ncommand: mkdir {folder}/seen && echo fresh")
+    _, out, _ = await conformance(path, path, *chosen("answer"))
+    assert out.count("my agent: answer: failed (the agent ended; the last line of its output: 'fresh')\n") == 2
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "message"),
+    [
+        ("--folder", ".", "is not empty"),
+        ("--markdown", "missing/table.md", "there is no folder"),
+        ("--json", "missing/results.json", "there is no folder"),
+    ],
+)
+async def test_an_output_that_cannot_be_written_is_refused_before_the_first_scenario(
+    described, tmp_path, option, value, message
+):
+    code, out, err = await conformance(described(NAIVE), *chosen("answer"), option, tmp_path / value)
+    assert (code, out, "Traceback" in err) == (2, "", False)
+    assert message in err
+
+
+async def test_an_error_of_the_suite_fails_only_its_scenario(described):
+    code, out, _ = await conformance(described('name: a\ncommand: "a\\0b"'), *chosen("answer", "threads"))
+    assert code == 1
+    assert out.count("failed (the suite: ValueError: embedded null byte)\n") == 2
+    assert "| `threads`: ten threads at once get one answer each | **no** |" in out
