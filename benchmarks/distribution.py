@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from html import escape
-from math import log10
+from math import ceil, log10
 from typing import TYPE_CHECKING
 
 from benchmarks.picture import OTHERS, OURS, TEXT
@@ -25,9 +25,9 @@ class Distribution:
     times_s: Sequence[float]
 
     def at(self, share: float) -> float:
-        """Return the quantile of a share; 0 without times."""
+        """Return the quantile of a share, by nearest rank; 0 without times."""
         ordered = sorted(self.times_s)
-        return ordered[min(len(ordered) - 1, int(share * len(ordered)))] if ordered else 0.0
+        return ordered[max(0, ceil(share * len(ordered)) - 1)] if ordered else 0.0
 
     def within(self, time_s: float) -> float:
         """Return the share of times up to a time."""

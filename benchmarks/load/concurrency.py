@@ -98,6 +98,6 @@ async def _lag_s(there: Site) -> float:
 
 
 def _quantiles(times_s: list[float]) -> str:
-    """Return the median and the 99th percentile in milliseconds."""
+    """Return the median and the 99th percentile in milliseconds; `-` without times."""
     times = Distribution(times_s)
-    return " / ".join(f"{times.at(share) * 1000:,.0f}" for share in (0.5, 0.99))
+    return " / ".join(f"{times.at(share) * 1000:,.0f}" for share in (0.5, 0.99)) if times_s else "-"

@@ -7,6 +7,10 @@ import re
 import sys
 from pathlib import Path
 
+import pytest
+
+from benchmarks.distribution import Distribution
+
 ROOT = Path(__file__).parent.parent.parent
 
 
@@ -18,6 +22,14 @@ async def load(*arguments):
     output, _ = await process.communicate()
     rows = re.findall(r"^\| (.*) \|$", output.decode(), re.MULTILINE)
     return process.returncode, {cells[0]: cells[1:] for cells in (row.split(" | ") for row in rows)}, output.decode()
+
+
+@pytest.mark.parametrize(
+    ("count", "share", "rank"),
+    [(1, 0.5, 1), (2, 0.5, 1), (3, 0.5, 2), (100, 0.99, 99), (101, 0.99, 100), (100, 1.0, 100)],
+)
+def test_a_quantile_is_the_time_of_the_nearest_rank(count, share, rank):
+    assert Distribution(range(count, 0, -1)).at(share) == rank
 
 
 async def test_every_latency_of_concurrent_runs_is_measured_and_nothing_is_lost():
