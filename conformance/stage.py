@@ -117,8 +117,11 @@ class Stage:
     @property
     def answered(self) -> list[list[str]]:
         """Return the marks of its own thread that each answer names, oldest answer first."""
-        found = ([mark for mark in _marks(each) if self.threads.get(mark) == each.thread_ts] for each in self.answers)
-        return [marks for marks in found if marks]
+        return [marks for each in self.answers if (marks := self._of_its_thread(each))]
+
+    def _of_its_thread(self, answer: WorkspaceMessage) -> list[str]:
+        """Return the marks that an answer names; those of other threads may come from the channel, as context."""
+        return [mark for mark in _marks(answer) if self.threads.get(mark) == answer.thread_ts]
 
     def has_answered(self, mark: str) -> bool:
         return any(mark in marks for marks in self.answered)
@@ -152,7 +155,7 @@ class Stage:
         for marks in self.answered:
             again += [mark for mark in marks if mark in first and mark not in again]
             first += [mark for mark in marks if mark not in first]
-        astray = [mark for each in self.answers for mark in _marks(each) if self.threads.get(mark) != each.thread_ts]
+        astray = [mark for each in self.answers if not self._of_its_thread(each) for mark in _marks(each)]
         # A notice of an edit or a deletion has no mark; without one, the model is asked again without a reason.
         idle = [] if self.forbidden else [each for each in self._said if NOTHING in _content(each)]
         lost = [mark for mark in self.expected if mark not in first]
