@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 # Slack waits as long for an acknowledgement.
 ACK_S = 3.0
-# Slack's SDK for Python notices a lost connection within 50 seconds (the handler of Bolt sends a ping every 10).
+# Bolt with its default ping interval (10 s) needs about a minute to notice a lost connection and to get the event.
 RECONNECT_S = 90.0
 
 
