@@ -98,10 +98,11 @@ async def call_agent(agent_id: str, message: str, context: ToolContext) -> ToolR
                 result = {"status": "success", "content": run.result()}
             except AgentStopped as e:
                 result = {"status": "cancelled", "content": str(e)}
-                return failure(f"Agent '{agent_id}' was stopped. {e}".strip())
         if boundary.error is not None:
             result = {"status": "error", "content": error_text(boundary.error)}
-            return failure(f"Agent '{agent_id}' failed: {result['content']}")
+        if result["status"] != "success":
+            why = "was stopped." if result["status"] == "cancelled" else "failed:"
+            return failure(f"Agent '{agent_id}' {why} {result['content']}".strip())
         if reflection is not None:
             verdict = await reflection.judge(agent_id, message, result["content"], ref)
     finally:

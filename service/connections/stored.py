@@ -113,9 +113,11 @@ class StoredConnections:
             await self._store.put_document(collection, name, data)
             return {}
         while (document := (await self._store.documents(collection)).get(name)) is not None:
-            if self._vault.open(document["sealed"], place) != arguments["known"] or await self._store.replace_document(
-                collection, name, document, data
-            ):
+            try:
+                is_known = self._vault.open(document["sealed"], place) == arguments["known"]
+            except Sealed:  # by a process with a newer key
+                break
+            if not is_known or await self._store.replace_document(collection, name, document, data):
                 break
         return {}
 
