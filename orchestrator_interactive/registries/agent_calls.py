@@ -82,7 +82,7 @@ async def call_agent(agent_id: str, message: str, context: ToolContext) -> ToolR
     call = AgentCallState(agent_id, message)
     reflection: Reflection | None = context.coordinator.get_capability("agents.reflection")
     ref: str | None = None
-    run: CancellableTask[str] | None = None
+    run: CancellableTask[dict[str, Any]] | None = None
     result: dict[str, Any] = {"status": "cancelled"}
     verdict: Verdict | None = None
     try:
@@ -94,10 +94,7 @@ async def call_agent(agent_id: str, message: str, context: ToolContext) -> ToolR
             result = {"status": "timeout"}
             return failure(f"Agent '{agent_id}' did not answer within {registry.answer_timeout_s:g} seconds.")
         with ErrorBoundary(log, "agent.failed", agent=agent_id) as boundary:
-            try:
-                result = {"status": "success", "content": run.result()}
-            except AgentStopped as e:
-                result = {"status": "cancelled", "content": str(e)}
+            result = run.result()
         if boundary.error is not None:
             result = {"status": "error", "content": error_text(boundary.error)}
         if result["status"] != "success":
@@ -114,9 +111,12 @@ async def call_agent(agent_id: str, message: str, context: ToolContext) -> ToolR
     return f"{result['content']}\n\n{verdict.as_note(agent_id)}" if verdict else str(result["content"])
 
 
-async def _run(agent: Agent, message: str, conversation_id: str, asked_by: str | None) -> str:
+async def _run(agent: Agent, message: str, conversation_id: str, asked_by: str | None) -> dict[str, Any]:
     _depth.set(_depth.get() + 1)  # in this task and its children only
-    return await agent.run(message, conversation_id, asked_by=asked_by)
+    try:
+        return {"status": "success", "content": await agent.run(message, conversation_id, asked_by=asked_by)}
+    except AgentStopped as e:
+        return {"status": "cancelled", "content": str(e)}
 
 
 async def _push(stack: InteractionStack | None, *states: BaseState) -> None:

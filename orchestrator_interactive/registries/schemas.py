@@ -118,7 +118,7 @@ class NotRegistered(RegistryError, LookupError):  # noqa: N818
 
 
 class AgentStopped(RegistryError):  # noqa: N818 - a fact about the agent
-    """The session that an agent works for was stopped; the message is what the agent has written."""
+    """The session that an agent works for was stopped; the message is the text that the agent has written so far."""
 
 
 def not_registered(kind: str, name: str, there: Iterable[str]) -> NotRegistered:
