@@ -163,6 +163,12 @@ def _check_workspace(config: ServiceConfig) -> DoctorFinding:
     """Check that workspace folders can be created, each with a complete copy of the template."""
     root = config.workspace.root
     try:
+        if root.is_dir() and os.access(root, os.W_OK):
+            usable = passed("workspace", f"{root} is writable.")
+        else:
+            usable = _of_new("workspace", root)
+        if usable.level is FindingLevel.FAILED:
+            return usable
         entries = template_entries(config.workspace)
         if problem := excess(config.workspace, entries):
             return failed("workspace", problem)
@@ -172,11 +178,9 @@ def _check_workspace(config: ServiceConfig) -> DoctorFinding:
                 "workspace",
                 f"workspace.template: not copied: {'; '.join(skipped[:_MOST_NAMED])}{more}. Remove or fix it.",
             )
-        if root.is_dir() and os.access(root, os.W_OK):
-            return passed("workspace", f"{root} is writable.")
-        return _of_new("workspace", root)
     except OSError as e:
         return failed("workspace", f"{e.filename} is not accessible: {e.strerror}. Give the service access to it.")
+    return usable
 
 
 def _check_disks(config: ServiceConfig, environment: Environment) -> DoctorFinding:

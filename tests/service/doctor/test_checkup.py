@@ -388,6 +388,10 @@ async def test_template_entries_that_are_not_copied_are_reported(slack, finding,
         f"workspace.template: not copied: may.md is a broken link to {tmp_path}/notes/gone.md: No such file or "
         "directory. Remove or fix it."
     )
+    (tmp_path / "files").touch()
+    found = await finding("workspace", slack, workspace="{root: files, template: notes}")
+    assert found.level is FAILED, "the root comes before the template"
+    assert found.message.startswith(f"{tmp_path}/files cannot be created or written.")
 
 
 async def test_a_disk_with_less_free_space_than_the_reserve_is_reported(slack, finding):
