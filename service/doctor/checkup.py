@@ -27,7 +27,7 @@ from service.config.credentials import api_url, bot_token, client_of
 from service.doctor import DoctorFinding, FindingLevel, failed, passed, skipped, slack_app, warning
 from service.installations.stored import StoredInstallations
 from service.sessions.foreign_loop import execute
-from service.sessions.mount_plan import find_problems, mount_plan, new_session
+from service.sessions.mount_plan import agent_plans, find_problems, mount_plan, new_session
 from service.sessions.workspaces import excess, template_entries
 from service.store import inspect_run_store, open_log_store, refuse_unprepared
 from service.store.maintenance import free_mb, places
@@ -48,6 +48,10 @@ _TURN_WITHIN_S = 15.0
 _MOST_NAMED = 5
 _DEMO = "demo"
 _NOT_INSTALLED = "no installations yet. Start the service, and open its page /slack/install."
+_ELSEWHERE = (
+    "not checked: they run in another process (`sessions.address`, AMPLIFIER_SLACK_SESSIONS). "
+    "Run `doctor` on its machine, without the address."
+)
 _WRONG = (FindingLevel.FAILED, FindingLevel.WARNING)
 
 
@@ -212,34 +216,65 @@ def _of_new(area: str, path: Path) -> DoctorFinding:
 
 async def _check_agents(config: ServiceConfig, environment: Environment) -> AsyncIterator[DoctorFinding]:
     """Mount each instance's modules, let its orchestrator answer a prompt, and list the models of its providers."""
-    asked: set[str] = set()
+    if config.sessions.is_remote or environment.amplifier_slack_sessions:
+        yield skipped("agents", _ELSEWHERE)
+        return
+    asked: list[dict[str, Any]] = []
     with tempfile.TemporaryDirectory() as folder:
         for name, instance in config.instances.items():
             plan = mount_plan(
                 instance, environment.default_provider, Path(folder), provider_keys=environment.provider_keys
             )
-            problems = await find_problems(plan)
-            for problem in problems:
-                yield failed(f"agent {name}", problem)
-            if problems:
+            plans = {name: plan, **{f"{name}/{agent}": own for agent, own in agent_plans(plan).items()}}
+            if problems := await _mount_problems(name, plans):
+                for each in problems:
+                    yield each
                 continue
             count = len(instance.modules()) + (not instance.providers)
             if problem := await _problem_of_a_turn(plan):
                 yield failed(f"agent {name}", f"its orchestrator cannot answer: {problem}. Correct or replace it.")
             else:
                 yield passed(f"agent {name}", f"its {count} modules can be mounted, and its orchestrator answers.")
-            for tool in plan["tools"]:
-                if tool["module"] == "tool-bash":
-                    yield await _of_sandbox(name, tool["config"], _private(config, environment))
-            if str(plan["providers"]) not in asked:  # many agents may share a model
-                asked.add(str(plan["providers"]))
-                session = new_session(plan, MemoryStore())
-                try:
-                    await session.initialize()
-                    for provider, module in session.coordinator.get("providers").items():
-                        yield await _of_provider(provider, module)
-                finally:
-                    await session.cleanup()
+            async for each in _check_sandboxes(plans, _private(config, environment)):
+                yield each
+            for own in plans.values():
+                async for each in _check_models(own, asked):
+                    yield each
+
+
+async def _mount_problems(instance: str, plans: dict[str, dict[str, Any]]) -> list[DoctorFinding]:
+    """Return the problems of an instance and its sub-agents, those of inherited modules once."""
+    problems = {agent: await find_problems(plan) for agent, plan in plans.items()}
+    return [
+        failed(f"agent {agent}", problem)
+        for agent, found in problems.items()
+        for problem in found
+        if agent == instance or problem not in problems[instance]
+    ]
+
+
+async def _check_sandboxes(plans: dict[str, dict[str, Any]], private: list[Path]) -> AsyncIterator[DoctorFinding]:
+    tried: list[dict[str, Any]] = []  # sub-agents inherit tools
+    for agent, plan in plans.items():
+        for tool in plan["tools"]:
+            if tool["module"] == "tool-bash" and tool not in tried:
+                tried.append(tool)
+                yield await _of_sandbox(agent, tool["config"], private)
+
+
+async def _check_models(plan: dict[str, Any], asked: list[dict[str, Any]]) -> AsyncIterator[DoctorFinding]:
+    """List the models of a plan's providers, except those in `asked`, and add them: many agents share a model."""
+    providers = [provider for provider in plan["providers"] if provider not in asked]
+    if not providers:
+        return
+    asked += providers
+    session = new_session({**plan, "providers": providers}, MemoryStore())
+    try:
+        await session.initialize()
+        for provider, module in session.coordinator.get("providers").items():
+            yield await _of_provider(provider, module)
+    finally:
+        await session.cleanup()
 
 
 def _private(config: ServiceConfig, environment: Environment) -> list[Path]:
@@ -251,9 +286,9 @@ def _private(config: ServiceConfig, environment: Environment) -> list[Path]:
     return [path.resolve() for path in (config.workspace.root, store) if path is not None]
 
 
-async def _of_sandbox(instance: str, config: dict[str, Any], private: list[Path]) -> DoctorFinding:
+async def _of_sandbox(agent: str, config: dict[str, Any], private: list[Path]) -> DoctorFinding:
     """Try to leave the sandbox of `tool-bash`, and check that no readable path leads to a private one."""
-    area = f"sandbox {instance}"
+    area = f"sandbox {agent}"
     try:
         options = validate(BashOptions, config, "tool-bash")
         for path in options.read_only_paths:

@@ -9,6 +9,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
+from orchestrator_interactive.delegation.child_sessions import child_config
 from orchestrator_interactive.interactions.stores import MemoryStore
 from orchestrator_interactive.kernel import AmplifierSession, HookResult
 from orchestrator_interactive.kernel.contracts import events
@@ -95,6 +96,11 @@ def mount_plan(  # noqa: PLR0913 - the last three have defaults
         "hooks": entries(instance.hooks),
         "agents": agents,
     }
+
+
+def agent_plans(plan: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    """Return the mount plan of each sub-agent of a plan, by its name."""
+    return {name: child_config(plan, agent) for name, agent in plan["agents"].items()}
 
 
 def new_session(

@@ -7,10 +7,9 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from orchestrator_interactive.delegation.child_sessions import child_config
 from service.config.config import file_of, store_of
 from service.config.config_errors import ConfigError
-from service.sessions.mount_plan import find_problems, mount_plan
+from service.sessions.mount_plan import agent_plans, find_problems, mount_plan
 from service.sessions.workspaces import Workspaces, nearest
 
 if TYPE_CHECKING:
@@ -51,9 +50,8 @@ async def preflight(
                 provider_keys=environment.provider_keys,
             )
             problems += [f"instances.{name}: {problem}" for problem in await find_problems(plan)]
-            for agent, overlay in plan["agents"].items():
-                found = await find_problems(child_config(plan, overlay))
-                problems += [f"instances.{name}.agents.{agent}: {problem}" for problem in found]
+            for agent, own in agent_plans(plan).items():
+                problems += [f"instances.{name}.agents.{agent}: {problem}" for problem in await find_problems(own)]
     problems += more
     if problems:
         raise ConfigError("\n  ".join(problems if len(problems) == 1 else (f"{len(problems)} problems:", *problems)))

@@ -59,7 +59,9 @@ def findings(config_file, config_text):
 
     async def findings(slack, text="", *, workspace="{root: files}", **more):
         given = {
-            name: SecretStr(value) if value and name not in ("slack_api_url", "slack_client_id") else value
+            name: SecretStr(value)
+            if value and name not in ("slack_api_url", "slack_client_id", "amplifier_slack_sessions")
+            else value
             for name, value in variables(slack, **more).items()
         }
         areas = {}
@@ -342,6 +344,46 @@ async def test_a_module_that_cannot_be_mounted_is_reported_for_its_agent(slack, 
     assert areas["agent b"][0].level is PASSED
     (demo,) = areas["model demo"]
     assert (demo.level, "offline demo without a model" in demo.message) == (WARNING, True)
+
+
+async def test_the_modules_of_sub_agents_are_checked(slack, findings, model):
+    key, other = "config: {api_key: sk-ant-of-the-test", "config: {api_key: sk-ant-of-another"
+    sub_agents = f"""instances:
+  a:
+    persona: {{name: A, emoji: ':owl:'}}
+    providers: [{{module: provider-anthropic, {key}}}}}]
+    tools: [tool-todo, {{module: tool-bash, config: {{sandbox: none}}}}]
+    agents:
+      same: {{description: D., instructions: I., hooks: []}}
+      own:
+        description: D.
+        instructions: I.
+        tools: [{{module: tool-bash, config: {{sandbox: none, timeout_s: 5}}}}]
+        providers: [{{module: provider-anthropic, {key}}}}}, {{module: provider-anthropic, name: second, {other}}}}}]
+"""
+    areas = await findings(slack, sub_agents)
+    assert [each.level for each in areas["agent a"]] == [PASSED]
+    assert [area for area in areas if area.startswith(("sandbox", "model"))] == [
+        *("sandbox a", "sandbox a/own", "model anthropic", "model second")
+    ]
+    by_another = ["sk-ant-of-another" in str(request.headers) for request in model.requests]
+    assert by_another == [False, True], "each provider is asked once"
+    areas = await findings(slack, sub_agents.replace("hooks: []", "tools: [tool-nowhere]"))
+    assert "agent a" not in areas
+    (found,) = areas["agent a/same"]
+    assert (found.level, "There is no module 'tool-nowhere'." in found.message) == (FAILED, True)
+    areas = await findings(slack, sub_agents.replace("tool-todo", "tool-nowhere"))
+    assert [area for area in areas if area.startswith("agent")] == ["agent a"], "an inherited module is reported once"
+
+
+@pytest.mark.parametrize(
+    ("text", "variables"),
+    [("sessions: {address: 'grpc://127.0.0.1:9'}", {}), ("", {"amplifier_slack_sessions": "grpc://127.0.0.1:9"})],
+)
+async def test_agents_in_another_process_are_not_checked(slack, findings, text, variables):
+    areas = await findings(slack, text, **variables)
+    assert [each.level for each in areas["agents"]] == [SKIPPED]
+    assert not [area for area in areas if area.startswith(("agent ", "model "))]
 
 
 @pytest.mark.parametrize(
