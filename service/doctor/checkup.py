@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 import tempfile
 from contextlib import aclosing
 from dataclasses import replace
@@ -52,6 +53,8 @@ _ELSEWHERE = (
     "not checked: they run in another process (`sessions.address`, AMPLIFIER_SLACK_SESSIONS). "
     "Run `doctor` on its machine, without the address."
 )
+# End of a model's id that its alias lacks: `-20260401`, `-2026-04-01`, `-001`. Providers do not list each alias.
+_VERSION = r"[-@:](latest|\d{3,8}|\d{4}-\d\d-\d\d)"
 _WRONG = (FindingLevel.FAILED, FindingLevel.WARNING)
 
 
@@ -340,7 +343,8 @@ async def _of_provider(name: str, provider: Any) -> DoctorFinding:
     except Exception as e:  # noqa: BLE001 - a tool call's border: a module may raise anything
         return failed(area, _refusal(e, provider))
     model = str(provider.get_info().defaults.get("model", ""))
-    if models and model and not any(each.startswith(model) for each in models):
+    is_version = re.compile(re.escape(model.removesuffix("-latest")) + _VERSION).fullmatch
+    if models and model and model not in models and not any(is_version(each) for each in models):
         some = ", ".join(models[:5])
         return warning(area, f"{model} is not one of the {len(models)} models available to the key: {some}.")
     return passed(area, f"available; model: {model or 'the default of the provider'}.")

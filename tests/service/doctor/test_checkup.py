@@ -399,14 +399,27 @@ async def test_a_refused_api_key_is_reported(slack, finding, model, failure, mes
     assert (found.level, message in found.message) == (FAILED, True)
 
 
-async def test_a_model_that_is_not_available_to_the_key_is_reported(slack, finding, model):
-    listed = {"type": "model", "created_at": "2026-01-01T00:00:00Z", "display_name": "Other"}
-    model.models = [{**listed, "id": "claude-other"}]
-    found = await finding("model anthropic", slack, anthropic_api_key=KEY)
-    model.models.append({**listed, "id": "claude-sonnet-5-20260401"})
-    later = await finding("model anthropic", slack, anthropic_api_key=KEY)
-    assert (found.level, later.level) == (WARNING, PASSED)
-    assert "claude-sonnet-5 is not one of the 1 models available to the key: claude-other." in found.message
+@pytest.mark.parametrize(
+    ("model_id", "listed", "level"),
+    [
+        ("claude-sonnet-5", "claude-sonnet-5", PASSED),
+        ("claude-sonnet-5", "claude-sonnet-5-20260401", PASSED),
+        ("claude-sonnet-5", "claude-sonnet-5@2026-04-01", PASSED),
+        ("claude-sonnet-5-latest", "claude-sonnet-5-20260401", PASSED),
+        ("llama3", "llama3:latest", PASSED),
+        ("claude-sonnet-5", "claude-other", WARNING),
+        ("gpt-5", "gpt-5-mini", WARNING),
+        ("claude-sonnet-5", "claude-sonnet-5-1-20260701", WARNING),
+    ],
+)
+async def test_a_model_is_available_by_its_id_or_its_alias(slack, finding, model, model_id, listed, level):  # noqa: PLR0917
+    model.models = [{"type": "model", "created_at": "2026-01-01T00:00:00Z", "display_name": "Listed", "id": listed}]
+    config = f"{{module: provider-anthropic, config: {{model: {model_id}}}}}"
+    instances = f"instances: {{a: {{persona: {{name: A, emoji: ':owl:'}}, providers: [{config}]}}}}"
+    found = await finding("model anthropic", slack, instances, anthropic_api_key=KEY)
+    assert found.level == level
+    if level is WARNING:
+        assert f"{model_id} is not one of the 1 models available to the key: {listed}." in found.message
 
 
 async def test_the_store_is_tried_and_left_empty(slack, finding, tmp_path):
