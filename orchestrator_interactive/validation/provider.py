@@ -39,11 +39,13 @@ from orchestrator_interactive.validation.runner import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
     from orchestrator_interactive.validation.runner import Sandboxes, Validator, Verdict
 
-# In the answer of Anthropic's API.
+# The answers of both APIs have this text and this call, that of Anthropic's API also the signature.
+ANSWER_TEXT = "Apples and pears."
+ANSWER_CALL = ToolCall(id="toolu_answer19", name="read_file", arguments={"path": "2.txt"})
 ANSWER_SIGNATURE = "YW5zd2VyU2lnbmF0dXJl"
 _APIS = {"/models": "models", "/messages": "messages", "/chat/completions": "completions"}
 _POLL_INTERVAL_S = 0.02  # at which the server checks for its shutdown
@@ -53,11 +55,13 @@ CALLS = ("toolu_first17", "toolu_second18")
 RESULTS = ("The first file holds apples.", "The second file holds pears.")
 PROMPTS = ("What do both files hold?", "And what grows on trees?")
 SYSTEM = "You count fruit."
+DESCRIPTION = "Read a file about fruit."
 # Texts that the body of a provider's request must contain, by description.
 _SENT = {
     "the text of the user": PROMPTS,
     "the system message": (SYSTEM,),
     "the text of a tool's result": RESULTS,
+    "the description of a tool": (DESCRIPTION,),
     "the signature of the thinking block": (SIGNATURE,),
 }
 _PARSED_CALLS = (
@@ -176,8 +180,7 @@ class ProviderTrials:
             if not isinstance(got, list):
                 yield f"{found} {kind(got)}, not a list."
                 continue
-            parsed = [{name: getattr(call, name, None) for name in ("id", "name", "arguments")} for call in got]
-            if parsed != [call.model_dump() for call in calls]:
+            if (parsed := _plain(got)) != [call.model_dump() for call in calls]:
                 yield f"{found} {parsed}."
             if response.model_dump() != before:
                 yield "The response is changed afterwards."
@@ -188,6 +191,13 @@ class ProviderTrials:
             yield f"It returns {kind(answer)}."
         elif not answer.content:
             yield "Its content is empty."
+        elif any(caught.answer and ANSWER_TEXT.encode() in caught.answer for caught in self.caught):
+            text = "".join(block.text for block in answer.content if isinstance(block, TextBlock))
+            if ANSWER_TEXT not in text:
+                yield f"The text of the service's answer, '{ANSWER_TEXT}', is not in the response."
+            calls = _plain(self.provider.parse_tool_calls(self.asked.value))
+            if calls != [ANSWER_CALL.model_dump()]:
+                yield f"Of the call in the service's answer, {ANSWER_CALL.model_dump()}, it makes {calls}."
 
     def reports_usage(self) -> Iterator[Verdict]:
         usage = getattr(self._answer(), "usage", None)
@@ -269,6 +279,10 @@ class ProviderTrials:
             raise NotCheckedError("No request has arrived at the option `base_url`.", _SET_ADDRESS)
 
 
+def _plain(calls: Iterable[Any]) -> list[dict[str, Any]]:
+    return [{name: getattr(call, name, None) for name in ("id", "name", "arguments")} for call in calls]
+
+
 def _unknown_service() -> NotCheckedError:
     reason = "It calls a service whose response format the mock server does not know."
     return NotCheckedError(reason, "Test it against recorded responses of the service.")
@@ -290,7 +304,7 @@ def _conversation() -> ChatRequest:
         *(Message(role="tool", tool_call_id=call, content=said) for call, said in zip(CALLS, RESULTS, strict=True)),
         Message(role="user", content=PROMPTS[1]),
     ]
-    tool = ToolSpec(name="read_file", description="Read a file.", parameters=schema)
+    tool = ToolSpec(name="read_file", description=DESCRIPTION, parameters=schema)
     return ChatRequest(messages=messages, tools=[tool], max_output_tokens=1000)
 
 

@@ -90,7 +90,7 @@ def test_a_module_for_amplifier_core_passes(name, module_type, warnings):
                 '"signature": block.signature',
                 '"signed": True',
             ),
-            "a request contains the whole conversation, with the signature of earlier thinking",
+            "a request contains the tools and the whole conversation, with the signature of earlier thinking",
             "the signature of the thinking block is missing.",
         ),
         (

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from orchestrator_interactive.validation.provider import service_answer
+from orchestrator_interactive.validation.provider import ANSWER_CALL, ANSWER_TEXT, service_answer
 
 _SERVICE_RULES = {"sends_the_conversation", "raises_llm_errors", "honours_cancellation"}
 _ANSWER_RULES = {"answers", "reports_usage", "keeps_thinking"}
@@ -78,4 +78,5 @@ async def test_a_provider_is_mounted_with_the_options_that_it_knows(checker, exa
 async def test_the_mock_server_answers_in_the_formats_of_both_apis(path, streams):
     content_type, answer = service_answer(path, json.dumps({"stream": streams}).encode())
     assert content_type == ("text/event-stream" if streams else "application/json")
-    assert b"Apples and pears." in answer
+    assert ANSWER_TEXT.encode() in answer
+    assert ANSWER_CALL.id.encode() in answer

@@ -68,7 +68,11 @@ class WebProvider:
         ]
 
     async def complete(self, request, **kwargs):
-        body = {"model": "web-1", "messages": [wire_message(message) for message in request.messages]}
+        tools = [
+            {"name": tool.name, "description": tool.description, "input_schema": tool.parameters}
+            for tool in request.tools or []
+        ]
+        body = {"model": "web-1", "messages": [wire_message(message) for message in request.messages], "tools": tools}
         answer = await self.ask("POST", "/v1/messages", body)
         counted = answer["usage"]
         usage = Usage(

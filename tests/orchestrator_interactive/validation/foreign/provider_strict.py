@@ -35,7 +35,8 @@ class StrictProvider:
 
     async def complete(self, request: ChatRequest, **kwargs) -> ChatResponse:
         assert isinstance(request, ChatRequest), type(request)
-        body = {"messages": [self.wire(message) for message in request.messages]}
+        tools = [tool.model_dump() for tool in request.tools or []]
+        body = {"messages": [self.wire(message) for message in request.messages], "tools": tools}
         async with (
             aiohttp.ClientSession() as session,
             session.post(f"{self.base_url}/v1/messages", json=body) as response,
