@@ -11,6 +11,8 @@ from typing import Any
 
 from connector.protocols import Claim, InboxEntry, StateChanges
 from orchestrator_interactive.interactions.records import Key
+from orchestrator_interactive.interactions.serializers import read_data
+from orchestrator_interactive.interactions.states import RunFinishedState
 from orchestrator_interactive.interactions.stores.base import Change
 from service.store.base import workspace_of
 from simulated.simulation import Simulation
@@ -249,6 +251,9 @@ class StoreObserver:
         run = self.runs.get(self.conversations[key.conversation_id].run or "")
         if run is not None:
             run.last_step_s = self._sim.now()
+            # The former owner, whose log is not fenced yet, may record the failure that ends the run.
+            ends = (node.envelope for node in change.nodes if node.envelope["t"] == RunFinishedState.__name__)
+            run.has_failed |= any(read_data(end)["status"] == "error" for end in ends)
         kinds = ", ".join(node.envelope["t"].removesuffix("State") for node in change.nodes)
         data = [str(node.envelope["data"]) for node in change.nodes]
         self.delivered |= {found for each in data for found in _MESSAGE_ID.findall(each)}
