@@ -182,7 +182,8 @@ class Admitter:
         """
         message = replace(message, is_shared=True) if actor.is_shared else message
         conversation_id = message.place.conversation_id
-        calls_agent = message.mentions(self._bot_user) and _says_something(message, routed)
+        begins_thread = message.thread_ts is None and not (message.direct or message.bot)
+        calls_agent = (begins_thread or message.mentions(self._bot_user)) and _says_something(message, routed)
         if calls_agent and await self._may_have_missed_replies(message, called_ts):
             # Stored before the message: if this process ends in between, Slack delivers the event again.
             await self.ask_for_catch_up(pending_of(message, routed, edited_ts), called_ts, actor)

@@ -401,7 +401,7 @@ class Intake:
         is_addressed = self._router.is_addressed(before)
         if not _is_fresh(edit):
             return is_addressed and await self._was_missed(edit)
-        if is_addressed:
+        if is_addressed or before.thread_ts is None:  # a top-level message for an agent is so by itself
             return True
         try:
             thread = await self._look_ups.thread(message)

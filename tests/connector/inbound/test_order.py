@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable
+from dataclasses import replace
 from typing import TypeVar
 
 import pytest
-from chat import ENVELOPE, ONE_PENDING
+from chat import ALPHA, ENVELOPE, ONE_PENDING
 
+from connector import Participation
 from local_slack import HeldUntil
 
 T = TypeVar("T")
@@ -130,3 +132,44 @@ async def test_a_message_that_is_newer_than_the_stop_starts_a_run(chat, idle):
     await arrived(idle, arrives)
     await idle.inject("the next one")
     assert (run.prompt, run.stops) == ("and this", [])
+
+
+@pytest.fixture
+async def watched(process):
+    """A thread of a watched channel, whose first message stays on its way until the event is set."""
+    async with process(replace(ALPHA, participation=Participation(answers="every"))) as chat:
+        chat.sessions.obedient = True
+        await chat.acknowledged()
+        chat.slack.deliveries.next(HeldUntil(arrives := asyncio.Event()))
+        yield await chat.say("look at the alrets"), arrives
+
+
+async def only_the_first_is_on_its_way(thread):
+    await thread.chat.slack.until(lambda _: thread.chat.slack.socket_mode.delivery.outstanding == 1)
+
+
+async def test_a_reply_that_overtakes_the_first_message_of_a_watched_channel_is_read(watched):
+    thread, arrives = watched
+    await thread.say("only those of today")
+    await only_the_first_is_on_its_way(thread)
+    await arrived(thread, arrives)
+    run = await thread.next_run()
+    assert run.prompt == "look at the alrets"
+    await run.injected("only those of today")
+
+
+async def test_a_stop_that_overtakes_the_first_message_of_a_watched_channel_stops_its_run(watched):
+    thread, arrives = watched
+    await thread.say("stop")
+    await only_the_first_is_on_its_way(thread)
+    await arrived(thread, arrives)
+    await thread.contains("🛑 Stopped by Ana.")
+
+
+async def test_an_edit_that_overtakes_the_first_message_of_a_watched_channel_is_read_once(watched):
+    thread, arrives = watched
+    await thread.edit(thread.ts, "look at the alerts")
+    assert (await thread.next_run()).prompt == "look at the alerts"
+    await arrived(thread, arrives)
+    await thread.inject("the next one")
+    assert thread.run.texts == ["the next one"]
