@@ -228,7 +228,7 @@ class Intake:
             return False
         thread = await self._router.thread_of(message)
         takes_part = thread.agent is not None and thread.takes_part(message.user, message.ts)
-        may_steer = takes_part or await self._router.may_steer_only(message)
+        may_steer = takes_part or (thread.agent is not None and await self._router.may_steer_only(message))
         if not (may_steer or await self._router.route(message)):
             return False
         if await self._admitter.is_allowed(actor, message):

@@ -390,6 +390,15 @@ async def test_anyone_steers_a_run_if_the_policy_says_so_and_begins_none(process
         assert (run.prompt, talk_of(run)) == ("and now?", [("Ben", "too late"), ("Ben", "lunch?")])
 
 
+@pytest.mark.parametrize("words", ["!mute", "!status", "!statsu"])
+async def test_where_anyone_steers_a_command_needs_an_agent_in_its_thread(anyone, words):
+    thread = await anyone.say(words)
+    await thread.say(words, who="ben")
+    await anyone.starts_next()
+    assert [each.reactions for each in anyone.slack.workspace.thread("general", thread.ts)] == [(), ()]
+    assert not anyone.calls("chat.postEphemeral")
+
+
 @pytest.mark.parametrize("allows", [True, False])
 async def test_the_owner_decides_by_a_button_whether_a_newcomer_steers(process, allows):
     async with process(of(Participation(asks_consent=True))) as chat:
