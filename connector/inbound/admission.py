@@ -25,7 +25,7 @@ from connector.events import (
     plain_text,
 )
 from connector.formatting.content import Content
-from connector.inbound.access_policy import MAX_NAMES, AccessPolicy, AccessRules, Actor, LatestEntries
+from connector.inbound.access_policy import CANNOT_CHECK, MAX_NAMES, AccessPolicy, AccessRules, Actor, LatestEntries
 from connector.inbound.stored_commands import StoredCommands
 from connector.observer import Observer
 from connector.protocols import InboxEntry, change_fact
@@ -159,16 +159,22 @@ class Admitter:
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
     async def is_allowed(self, actor: Actor, message: SlackMessage | None = None) -> bool:
-        """Return whether a user may use the bot here. A refused user who addressed the bot gets the reason."""
+        """Return whether a user may use the bot here, with a `message` for an agent.
+
+        A refused user who addressed the bot gets the reason. If it may not apply, it is the answer to each message.
+        """
         refusal = await self.policy.refusal(actor)
         if refusal is None:
             return True
-        if message is None or message.id not in self._refused:
+        is_new = message is None or message.id not in self._refused
+        if is_new:
             self._observer.refused(actor.user, actor.channel, refusal)
-        if message is not None:
-            self._refused[message.id] = None
-        is_addressed = message is not None and self._router.is_addressed(message)
-        if message is not None and is_addressed and not actor.is_bot and self.policy.should_notify(actor):
+        if message is None:
+            return False
+        self._refused[message.id] = None
+        is_addressed = self._router.is_addressed(message) and not actor.is_bot
+        is_due = is_new if refusal == CANNOT_CHECK else is_addressed and self.policy.should_notify(actor)
+        if is_due:
             log.info("access.refused", user=actor.user, channel=actor.channel)
             self._tasks.spawn(self._tasks.client.post_ephemeral(message, message.user, Content(refusal)))
         return False
@@ -303,7 +309,7 @@ class Admitter:
                     found_for = await self._router.resolve(message)
                 if found_for is None:
                     await self.note_talk(message)
-                elif await self.is_allowed(actor):
+                elif await self.is_allowed(actor, message):
                     await self._store_entry(message, found_for, edited_ts)
 
     async def _may_have_missed_replies(self, mention: SlackMessage, called_ts: str) -> bool:

@@ -197,6 +197,21 @@ async def test_of_many_replies_by_a_guest_only_the_first_waits_for_the_profile(p
         await thread.run.injected("and that")
 
 
+async def test_each_message_to_an_agent_is_answered_while_slack_does_not_tell_who_is_a_guest(process):
+    async with process(policy=AccessRules(guests=False)) as chat:
+        thread = await chat.start_shown()
+        await thread.run.answer("ok")
+        await thread.shows("ok")
+    async with process(policy=AccessRules(guests=False)) as chat:
+        chat.fail("users.info", SlowResponse(30), times=1_000)
+        for number, text in enumerate(("and May", "and June", "@alpha and July"), start=1):
+            await thread.say(text)
+            await chat.slack.until(lambda _, number=number: len(notices(chat, "general", "ana")) == number)
+        await chat.acknowledged()
+        assert {each.endswith("Write again later.") for each in notices(chat, "general", "ana")} == {True}
+        assert len(notices(chat, "general", "ana")) == number
+
+
 async def test_replies_by_guests_that_arrive_before_a_mention_are_not_injected(process, slack):
     async with process(policy=AccessRules(guests=False)) as chat:
         thread = await chat.say("among ourselves")
