@@ -176,6 +176,11 @@ class SlackMessage:
         return tuple(each.name for each in self.files)
 
     @property
+    def attached(self) -> str:
+        """What follows its text: its quotes, or a mark for its files; blank: nothing."""
+        return self.quoted or ("…" if self.files else "")
+
+    @property
     def begins_dm_thread(self) -> bool:
         return self.direct and self.dm_threads and self.thread_ts is None
 

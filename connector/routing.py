@@ -163,8 +163,8 @@ class Router:
 
     def _resolved(self, message: SlackMessage, thread: ThreadFacts) -> tuple[Instance, str]:
         prompt = plain_text(message.text, self.bot_user)
-        # The prompt may name an instance: `beta: look at this`, `@beta look at this`, or `beta:` before a forward.
-        match = _ADDRESS.match(f"{prompt} {message.quoted}" if prompt else "")
+        # The prompt may name an instance: `beta: look at this`, `@beta look at this`, or `beta:` before a file.
+        match = _ADDRESS.match(f"{prompt} {message.attached}")
         named = self._instances.get((match[1] or match[2]).lower()) if match else None
         if match is not None and named is not None:
             return named, prompt[match.end() :]

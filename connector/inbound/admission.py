@@ -335,7 +335,7 @@ class Admitter:
     async def to_worker(self, message: SlackMessage, routed: Routed) -> tuple[SlackMessage, Routed, str]:
         """Return a message that names a worker of its thread, such as `@w3f2a9c …`, as one to it, and its title."""
         _, prompt = routed
-        match = _TO_WORKER.match(prompt)
+        match = _TO_WORKER.match(f"{prompt} {message.attached}")
         if match is None or self.workers is None:
             return message, routed, ""
         addressed = replace(message, worker=match[1].lower())

@@ -382,6 +382,12 @@ async def test_an_instance_is_named_before_a_forward(chat):
     assert run.prompt.startswith("Forwarded message of Ana in #random, ")
 
 
+async def test_an_instance_is_named_before_a_file(chat):
+    await chat.ana.share("general", {"a.txt": b"one"}, "@alpha beta:")
+    run = await chat.sessions.next_run()
+    assert (run.instance, run.prompt) == ("beta", "a.txt")
+
+
 NOTHING = {
     "an empty forward": ({"attachments": [forward(footer=None)]}, "a forwarded message without text"),
     "an image block": (

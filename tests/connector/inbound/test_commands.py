@@ -219,3 +219,13 @@ async def test_the_first_message_of_a_newcomer_to_a_worker_is_read_by_the_worker
         run = await chat.sessions.next_run()
         assert (run.conversation, run.prompt) == (worker.conversation_id, "do it")
         await chat.starts_next()
+
+
+async def test_a_worker_is_named_before_a_file(process):
+    workers = Workers()
+    async with process(workers=workers) as chat:
+        thread = await chat.start_shown()
+        worker = workers.dispatch("w000001", thread)
+        await chat.ana.share("general", {"a.txt": b"one"}, "@w000001", thread=thread.ts)
+        run = await chat.sessions.next_run()
+        assert (run.conversation, run.prompt) == (worker.conversation_id, "a.txt")
