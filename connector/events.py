@@ -15,8 +15,8 @@ from connector.protocols import ALLOW, DENY
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-# Subtypes of posts: none, a shared file, a reply "also sent to the channel", and a post by an app under another name.
-_SUBTYPES_OF_POSTS = (None, "file_share", "thread_broadcast", "bot_message")
+# Subtypes of posts: none, a shared file, a reply "also sent to the channel", `/me …`, and an app's under another name.
+_SUBTYPES_OF_POSTS = (None, "file_share", "thread_broadcast", "me_message", "bot_message")
 _ENTITY = re.compile(r"<([^<>|]+)(?:\|([^<>]*))?>")
 _MENTION = re.compile(r"<@([UW][A-Z0-9]+)(?:\|[^<>]*)?>")
 # Limit on users looked up for the mentions of one message.

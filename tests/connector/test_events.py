@@ -40,6 +40,7 @@ BY_A_PERSON = {
     },
     "a file with words": {"subtype": "file_share", "files": [{"id": "F1", "name": "a.md"}], "upload": False},
     "a file without words": {"subtype": "file_share", "text": "", "files": [{"id": "F1", "name": "a.md"}]},
+    "an action (`/me …`)": {"subtype": "me_message"},
     "a mention": {"type": "app_mention", "channel_type": None},
     "a mention that an edit has added": {"type": "app_mention", "edited": {"user": "U1", "ts": LATER}},
     "a post from another workspace": {"user_team": "T2", "source_team": "T2", "user_profile": {"team": "T2"}},
