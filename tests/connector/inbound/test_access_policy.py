@@ -243,6 +243,7 @@ async def test_of_the_replies_after_a_late_mention_those_of_allowed_users_are_re
         await (await thread.next_run()).injected(*expected)
         await chat.acknowledged()
         assert thread.run.texts == expected
+        await slack.until(lambda _: notices(chat, "general", "chloe"))
 
 
 async def test_a_reply_does_not_start_the_thread_of_a_refused_user(process):
