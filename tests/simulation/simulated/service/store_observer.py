@@ -253,7 +253,7 @@ class StoreObserver:
             run.last_step_s = self._sim.now()
             # The former owner, whose log is not fenced yet, may record the failure that ends the run.
             ends = (node.envelope for node in change.nodes if node.envelope["t"] == RunFinishedState.__name__)
-            run.has_failed |= any(read_data(end)["status"] == "error" for end in ends)
+            run.has_failed |= any(read_data(end).get("status") == "error" for end in ends)
         kinds = ", ".join(node.envelope["t"].removesuffix("State") for node in change.nodes)
         data = [str(node.envelope["data"]) for node in change.nodes]
         self.delivered |= {found for each in data for found in _MESSAGE_ID.findall(each)}
