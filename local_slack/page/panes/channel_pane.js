@@ -5,7 +5,7 @@ import { PromptButtons, RunBar, runIn } from "../messages/run_bar.js";
 import { Composer } from "./composer.js";
 import { HomeTab } from "./views.js";
 import { isReply } from "../state/conversation.js";
-import { displayName } from "../state/directory.js";
+import { authorOf, displayName } from "../state/directory.js";
 import { worksInThread } from "../state/session.js";
 import { fence } from "../text/mrkdwn.js";
 
@@ -206,7 +206,8 @@ export class ChannelPane {
 /** Whether no message is from, to, or answered by the bot. */
 function isNew(channel, messages, directory) {
   const { id } = directory.botIn(channel) ?? {};
-  const isOfBot = ({ user, text, reply_users: users }) => user === id || text?.includes(`<@${id}>`) || users?.includes(id);
+  const isOfBot = (message) =>
+    authorOf(message, directory).user?.id === id || message.text?.includes(`<@${id}>`) || message.reply_users?.includes(id);
   return channel.is_im ? !messages.length : !messages.some(isOfBot);
 }
 

@@ -4,22 +4,28 @@ const byTime = (a, b) => (a.ts < b.ts ? -1 : a.ts > b.ts ? 1 : 0);
 /** Whether the channel shows the message, not only a thread. */
 export const inTimeline = (message) => !isReply(message) || message.subtype === "thread_broadcast";
 
-const MAX_EARLY_REACTIONS = 200;
+const MAX_EARLY_CHANGES = 200;
 
 /**
  * The loaded messages of one channel. A change makes a new message object, so views compare by identity.
  * Live events may arrive during a fetch: a message that an event changed after the fetch began wins over the page, and
- * reactions and replies to a message that is not loaded yet are added to it when its page arrives.
+ * edits, reactions and replies of a message that is not loaded yet are applied to it when its page arrives.
  */
 export class Conversation {
+  #authorId;
   #messages = new Map();
   #touched = new Map();
   #gone = new Set();
-  #earlyReactions = [];
+  #earlyChanges = [];
   #clock = 0;
   loaded = false;
   cursor = null;
   knownThreads = new Set();
+
+  /** `authorId` returns the user id of a message's author: posts with a persona have the bot's second id only. */
+  constructor(authorId) {
+    this.#authorId = authorId;
+  }
 
   /** A marker of the start of a fetch, for `merge`. */
   get now() {
@@ -50,8 +56,8 @@ export class Conversation {
     for (const message of page) {
       if (this.#gone.has(message.ts) || isNewer(message.ts)) continue;
       this.#messages.set(message.ts, message);
-      for (const { at, event, added } of this.#earlyReactions) {
-        if (at > since && event.item.ts === message.ts) this.react(event, added);
+      for (const { at, ts, changed } of this.#earlyChanges) {
+        if (at > since && ts === message.ts) this.#set(changed(this.get(ts)));
       }
     }
     for (const message of [...this.#messages.values()]) {
@@ -70,8 +76,7 @@ export class Conversation {
 
   /** Apply an edit. Slack omits unchanged parts: reactions and thread counts are kept. */
   change(message) {
-    const { reactions, reply_count, reply_users, latest_reply } = this.get(message.ts) ?? {};
-    this.#set({ reactions, reply_count, reply_users, latest_reply, ...message });
+    this.#apply(message.ts, ({ reactions, reply_count, reply_users, latest_reply }) => ({ reactions, reply_count, reply_users, latest_reply, ...message }));
   }
 
   remove(ts, threadTs) {
@@ -83,20 +88,23 @@ export class Conversation {
     if (rootTs && rootTs !== ts && !message?.is_ephemeral) this.#uncountReply(rootTs);
   }
 
-  react(event, added) {
-    const { user, reaction, item } = event;
-    const message = this.get(item.ts);
-    if (!message) {
-      this.#clock += 1;
-      this.#earlyReactions = [...this.#earlyReactions, { at: this.#clock, event, added }].slice(-MAX_EARLY_REACTIONS);
-      return;
-    }
-    const reactions = (message.reactions ?? []).map((each) => ({ ...each, users: [...each.users] }));
-    const entry = reactions.find((each) => each.name === reaction) ?? { name: reaction, users: [] };
-    if (!reactions.includes(entry)) reactions.push(entry);
-    entry.users = entry.users.filter((id) => id !== user).concat(added ? [user] : []);
-    entry.count = entry.users.length;
-    this.#set({ ...message, reactions: reactions.filter((each) => each.count > 0) });
+  react({ user, reaction, item }, added) {
+    this.#apply(item.ts, (message) => {
+      const reactions = (message.reactions ?? []).map((each) => ({ ...each, users: [...each.users] }));
+      const entry = reactions.find((each) => each.name === reaction) ?? { name: reaction, users: [] };
+      if (!reactions.includes(entry)) reactions.push(entry);
+      entry.users = entry.users.filter((id) => id !== user).concat(added ? [user] : []);
+      entry.count = entry.users.length;
+      return { ...message, reactions: reactions.filter((each) => each.count > 0) };
+    });
+  }
+
+  /** Change a message now, or when its page arrives; `changed` returns the new message. */
+  #apply(ts, changed) {
+    const message = this.get(ts);
+    if (message) return this.#set(changed(message));
+    this.#clock += 1;
+    this.#earlyChanges = [...this.#earlyChanges, { at: this.#clock, ts, changed }].slice(-MAX_EARLY_CHANGES);
   }
 
   #set(message) {
@@ -109,7 +117,7 @@ export class Conversation {
   #countReply(reply) {
     const root = this.get(reply.thread_ts);
     if (!root || (root.latest_reply && root.latest_reply >= reply.ts)) return;
-    const users = new Set([...(root.reply_users ?? []), reply.user ?? reply.bot_id]);
+    const users = new Set([...(root.reply_users ?? []), this.#authorId(reply)]);
     this.#set({ ...root, thread_ts: root.ts, reply_count: (root.reply_count ?? 0) + 1, latest_reply: reply.ts, reply_users: [...users] });
   }
 
@@ -120,7 +128,7 @@ export class Conversation {
     const known = this.knownThreads.has(rootTs);
     const count = known ? replies.length : Math.max((root.reply_count ?? 1) - 1, 0);
     const latest = known ? replies.at(-1)?.ts : root.latest_reply;
-    const users = known ? [...new Set(replies.map((reply) => reply.user ?? reply.bot_id))] : root.reply_users;
+    const users = known ? [...new Set(replies.map(this.#authorId))] : root.reply_users;
     this.#set({ ...root, reply_count: count, latest_reply: latest, reply_users: users });
   }
 }

@@ -1,5 +1,5 @@
 import { Conversation, inTimeline } from "./conversation.js";
-import { Directory } from "./directory.js";
+import { Directory, authorOf } from "./directory.js";
 import { EventSocket, WebApi } from "./network.js";
 import { encode } from "../text/mrkdwn.js";
 
@@ -118,7 +118,8 @@ export class Session extends EventTarget {
   }
 
   conversation(channelId) {
-    if (!this.#conversations.has(channelId)) this.#conversations.set(channelId, new Conversation());
+    const authorId = (message) => authorOf(message, this.directory).user?.id;
+    if (!this.#conversations.has(channelId)) this.#conversations.set(channelId, new Conversation(authorId));
     return this.#conversations.get(channelId);
   }
 

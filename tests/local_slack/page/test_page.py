@@ -124,6 +124,47 @@ async def test_a_thread_of_more_than_one_page_is_shown_to_its_end(slack, ana, pa
     await expect(thread.last).to_contain_text("1002")
 
 
+async def test_an_agent_counts_once_in_a_thread_with_and_without_a_persona(ana, page, open_page, post):
+    root = await ana.say("general", "who owns the budget?")
+    await open_page("general")
+    pane = page.get_by_test_id("channel-pane")
+    message, suggestion = pane.locator(f"[data-testid=message][data-ts='{root}']"), pane.get_by_test_id("suggestion")
+    await expect(suggestion).to_be_visible()
+    await post(GENERAL, "I look it up.", root, **PERSONA)
+    await expect(message.get_by_test_id("thread-summary")).to_contain_text("1 reply")
+    await expect(suggestion).to_be_hidden()
+    await post(GENERAL, "Chloe, I think.", root)
+    await expect(message.get_by_test_id("thread-summary")).to_contain_text("2 replies")
+    await expect(message.locator(".faces .avatar")).to_have_count(1)
+
+    await post("C0RANDOM", "Good morning.", **PERSONA)
+    await open_page("random")
+    await expect(pane.get_by_text("Good morning.")).to_be_visible()
+    await expect(suggestion).to_be_hidden()
+
+
+async def test_an_edit_of_an_older_message_is_shown_with_its_page(slack, ana, page, open_page):
+    first = await ana.say("general", "who owns the budget?")
+    for number in range(80):
+        slack.workspace.post(GENERAL, ana.person, Body(f"note {number}"))
+    await open_page("general")
+    messages = page.get_by_test_id("channel-pane").get_by_test_id("message")
+    await expect(messages).to_have_count(60)
+
+    async def answer_late(route):
+        fetched = await route.fetch()
+        await ana.edit("general", first, "who owns the plan?")
+        await ana.say("general", "The fetch is late.")
+        await expect(messages.last).to_contain_text("The fetch is late.")
+        await expect(messages).to_have_count(61)
+        await route.fulfill(response=fetched)
+
+    await page.route("**/api/conversations.history", answer_late, times=1)
+    await messages.first.scroll_into_view_if_needed()
+    await expect(messages).to_have_count(82)
+    await expect(messages.first).to_contain_text("who owns the plan?")
+
+
 async def test_reactions_and_replies_that_arrive_while_their_message_is_fetched_are_shown(ana, client, page, open_page):
     root = await ana.say("general", "who owns the budget?")
 
