@@ -12,12 +12,10 @@ from statistics import quantiles
 from typing import TYPE_CHECKING, Any
 
 from benchmarks.harness import Benchmark, Row, Side
-from benchmarks.intake import LEASE_S, BusySessions
+from benchmarks.intake import LEASE_S, BusySessions, alpha_connected
 from benchmarks.redis_process import redis_server
-from connector import Instance, Persona, SlackCredentials, SocketTransport
-from connector.app import ConnectorParts, connected
+from connector import SlackCredentials, SocketTransport
 from connector.protocols import PersonRequest
-from connector.workspaces import WorkspaceSettings
 from local_slack import LocalSlack
 from service.runs import StoredRuns
 from service.store import open_run_store
@@ -101,11 +99,9 @@ async def operations(store: str) -> AsyncIterator[Operations]:
         runs = await closing.enter_async_context(StoredRuns(inboxes, "this process", LEASE_S))
         slack = await closing.enter_async_context(LocalSlack(limits=None))
         access = SlackCredentials(slack.bot_token, slack.api_url, SocketTransport(slack.app_token))
-        settings, sessions = WorkspaceSettings([Instance("alpha", Persona("Alpha", ":owl:"))]), AskingSessions()
-        parts = ConnectorParts(
-            sessions=sessions, runs=runs, settings_of=lambda _: settings, shutdown_grace_s=0.1, rate_scale=1000.0
-        )
-        await closing.enter_async_context(connected(access, parts))
+        sessions = AskingSessions()
+        service = alpha_connected(access, sessions, runs, shutdown_grace_s=0.1, rate_scale=1000.0)
+        await closing.enter_async_context(service)
         await slack.until(lambda workspace: workspace.bot_online)
         clicks = Clicks(slack, sessions)
         yield {"median": clicks.median, "p99": clicks.p99}

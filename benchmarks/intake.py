@@ -9,12 +9,12 @@ from contextlib import AsyncExitStack, aclosing, asynccontextmanager
 from functools import partial
 from pathlib import Path
 from statistics import quantiles
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from benchmarks.harness import Benchmark, Row, Side
 from benchmarks.redis_process import redis_server
 from benchmarks.slack_process import slack_elsewhere
-from connector import Instance, Persona, RunLimits, SlackCredentials, SocketTransport
+from connector import Instance, Persona, RunLimits, SlackCredentials, SlackOptions, SocketTransport
 from connector.app import ConnectorParts, connected
 from connector.protocols import NO_TALK, MessageFile
 from connector.workspaces import WorkspaceSettings
@@ -23,10 +23,12 @@ from service.store import open_run_store
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Collection, Mapping
+    from contextlib import AbstractAsyncContextManager
 
     from benchmarks.harness import Operations
     from benchmarks.slack_process import SlackProcess
-    from connector.protocols import MessageAuthor, People, ProgressCallback, ThreadTalk
+    from connector.app import Connection
+    from connector.protocols import MessageAuthor, People, ProgressCallback, SessionManager, ThreadTalk
 
 THREADS = 100
 REPLIES = 300
@@ -110,6 +112,14 @@ class BusySessions:
         return False
 
 
+def alpha_connected(
+    access: SlackCredentials, sessions: SessionManager, runs: StoredRuns, *, stream: bool = False, **parts: Any
+) -> AbstractAsyncContextManager[Connection]:
+    """Answer people in a workspace with one instance, `alpha`; `parts` are further fields of `ConnectorParts`."""
+    settings = WorkspaceSettings([Instance("alpha", Persona("Alpha", ":owl:"))], options=SlackOptions(stream=stream))
+    return connected(access, ConnectorParts(sessions=sessions, runs=runs, settings_of=lambda _: settings, **parts))
+
+
 class Load:
     """Replies to threads with an active run each; the first row measures, the others use its data."""
 
@@ -148,16 +158,15 @@ async def connector_over(store: str) -> AsyncIterator[SlackProcess]:
         slack = await closing.enter_async_context(slack_elsewhere())
         begun = await slack.begun()
         access = SlackCredentials(begun["bot_token"], begun["api_url"], SocketTransport(begun["app_token"]))
-        settings = WorkspaceSettings([Instance("alpha", Persona("Alpha", ":owl:"))])
-        parts = ConnectorParts(
-            sessions=BusySessions(),
-            runs=runs,
-            settings_of=lambda _: settings,
+        service = alpha_connected(
+            access,
+            BusySessions(),
+            runs,
             shutdown_grace_s=0,
             rate_scale=1000,
             limits=RunLimits(100_000, 100_000, 100_000),
         )
-        await closing.enter_async_context(connected(access, parts))
+        await closing.enter_async_context(service)
         yield slack
 
 

@@ -20,11 +20,9 @@ from typing import TYPE_CHECKING
 import click
 
 from benchmarks.distribution import Distribution, drawn, tabled
-from benchmarks.intake import BusySessions
-from connector import Instance, Persona, RunLimits, SlackCredentials, SocketTransport
-from connector.app import ConnectorParts, connected
+from benchmarks.intake import BusySessions, alpha_connected
+from connector import RunLimits, SlackCredentials, SocketTransport
 from connector.protocols import NO_TALK
-from connector.workspaces import WorkspaceSettings
 from local_slack import LocalSlack
 from service.runs import StoredRuns
 from service.store import open_run_store
@@ -179,16 +177,10 @@ async def _one_side(name: str, scale: float, runs: int, minutes: float, seed: in
         store = await stack.enter_async_context(aclosing(await open_run_store(f"sqlite:{Path(folder)}/runs.db")))
         kept = await stack.enter_async_context(StoredRuns(store, "this process", 10))
         access = SlackCredentials(slack.bot_token, slack.api_url, SocketTransport(slack.app_token))
-        settings = WorkspaceSettings([Instance("alpha", Persona("Alpha", ":owl:"))])
-        parts = ConnectorParts(
-            sessions=script,
-            runs=kept,
-            settings_of=lambda _: settings,
-            shutdown_grace_s=2,
-            rate_scale=scale,
-            limits=RunLimits(runs, runs, runs),
+        service = alpha_connected(
+            access, script, kept, shutdown_grace_s=2, rate_scale=scale, limits=RunLimits(runs, runs, runs)
         )
-        await stack.enter_async_context(connected(access, parts))
+        await stack.enter_async_context(service)
         stack.callback(slack.workspace.listen(watcher.on_change))
         looking = asyncio.create_task(watcher.look())
         writers = [

@@ -12,10 +12,8 @@ from statistics import quantiles
 from typing import TYPE_CHECKING, Any
 
 from benchmarks.harness import Benchmark, Row, Side
-from benchmarks.intake import LEASE_S
-from connector import Instance, Persona, RunLimits, SlackCredentials, SlackOptions, SocketTransport
-from connector.app import ConnectorParts, connected
-from connector.workspaces import WorkspaceSettings
+from benchmarks.intake import LEASE_S, alpha_connected
+from connector import RunLimits, SlackCredentials, SocketTransport
 from local_slack import LocalSlack
 from orchestrator_interactive.kernel import ProviderInfo, ResponseStream
 from orchestrator_interactive.kernel.contracts.messages import ChatResponse, TextBlock
@@ -147,12 +145,8 @@ async def operations(count: int) -> AsyncIterator[Operations]:
         slack = await closing.enter_async_context(LocalSlack())
         access = SlackCredentials(slack.bot_token, slack.api_url, SocketTransport(slack.app_token))
         limits = RunLimits(runs=1_000, runs_per_channel=1_000, runs_per_person=1_000)
-        instances = [Instance("alpha", Persona("Alpha", ":owl:"))]
-        settings = WorkspaceSettings(instances, options=SlackOptions(stream=True))
-        parts = ConnectorParts(
-            sessions=sessions, runs=runs, settings_of=lambda _: settings, shutdown_grace_s=0.1, limits=limits
-        )
-        await closing.enter_async_context(connected(access, parts))
+        service = alpha_connected(access, sessions, runs, stream=True, shutdown_grace_s=0.1, limits=limits)
+        await closing.enter_async_context(service)
         await slack.until(lambda workspace: workspace.bot_online)
         answers = Answers(slack, count)
         calls = {f"calls:{method}": partial(answers.calls, method) for method in (*_CALLS, "limited")}

@@ -14,11 +14,9 @@ from statistics import quantiles
 from typing import TYPE_CHECKING, Any
 
 from benchmarks.harness import Benchmark, Row, Side
-from benchmarks.intake import LEASE_S
+from benchmarks.intake import LEASE_S, alpha_connected
 from benchmarks.redis_process import redis_server
-from connector import Instance, Persona, RunLimits, SlackCredentials, SocketTransport
-from connector.app import ConnectorParts, connected
-from connector.workspaces import WorkspaceSettings
+from connector import RunLimits, SlackCredentials, SocketTransport
 from local_slack import LocalSlack
 from orchestrator_interactive.kernel import ProviderInfo
 from orchestrator_interactive.kernel.contracts.messages import ChatResponse, TextBlock, ToolCall, ToolCallBlock
@@ -168,17 +166,10 @@ async def operations(store: str) -> AsyncIterator[Operations]:
         slack = await closing.enter_async_context(LocalSlack(limits=None))
         access = SlackCredentials(slack.bot_token, slack.api_url, SocketTransport(slack.app_token))
         limits = RunLimits(runs=1_000, runs_per_channel=1_000, runs_per_person=1_000)
-        settings = WorkspaceSettings([Instance("alpha", Persona("Alpha", ":owl:"))])
-        parts = ConnectorParts(
-            sessions=sessions,
-            runs=runs,
-            settings_of=lambda _: settings,
-            shutdown_grace_s=0.1,
-            rate_scale=1000.0,
-            limits=limits,
-            workers=workers,
+        service = alpha_connected(
+            access, sessions, runs, shutdown_grace_s=0.1, rate_scale=1000.0, limits=limits, workers=workers
         )
-        await closing.enter_async_context(connected(access, parts))
+        await closing.enter_async_context(service)
         await slack.until(lambda workspace: workspace.bot_online)
         dispatches = Dispatches(slack)
         yield {"median": dispatches.median, "p99": dispatches.p99, "memory": dispatches.memory}
