@@ -115,9 +115,12 @@ class BusySessions:
 def alpha_connected(
     access: SlackCredentials, sessions: SessionManager, runs: StoredRuns, *, stream: bool = False, **parts: Any
 ) -> AbstractAsyncContextManager[Connection]:
-    """Answer people in a workspace with one instance, `alpha`; `parts` are further fields of `ConnectorParts`."""
+    """Answer with one instance, `alpha`, in any number of runs; `parts` are further fields of `ConnectorParts`."""
     settings = WorkspaceSettings([Instance("alpha", Persona("Alpha", ":owl:"))], options=SlackOptions(stream=stream))
-    return connected(access, ConnectorParts(sessions=sessions, runs=runs, settings_of=lambda _: settings, **parts))
+    limits = RunLimits(runs=100_000, runs_per_channel=100_000, runs_per_person=100_000)
+    return connected(
+        access, ConnectorParts(sessions=sessions, runs=runs, settings_of=lambda _: settings, limits=limits, **parts)
+    )
 
 
 class Load:
@@ -158,14 +161,7 @@ async def connector_over(store: str) -> AsyncIterator[SlackProcess]:
         slack = await closing.enter_async_context(slack_elsewhere())
         begun = await slack.begun()
         access = SlackCredentials(begun["bot_token"], begun["api_url"], SocketTransport(begun["app_token"]))
-        service = alpha_connected(
-            access,
-            BusySessions(),
-            runs,
-            shutdown_grace_s=0,
-            rate_scale=1000,
-            limits=RunLimits(100_000, 100_000, 100_000),
-        )
+        service = alpha_connected(access, BusySessions(), runs, shutdown_grace_s=0, rate_scale=1000)
         await closing.enter_async_context(service)
         yield slack
 

@@ -21,7 +21,7 @@ import click
 
 from benchmarks.distribution import Distribution, drawn, tabled
 from benchmarks.intake import BusySessions, alpha_connected
-from connector import RunLimits, SlackCredentials, SocketTransport
+from connector import SlackCredentials, SocketTransport
 from connector.protocols import NO_TALK
 from local_slack import LocalSlack
 from service.runs import StoredRuns
@@ -177,9 +177,7 @@ async def _one_side(name: str, scale: float, runs: int, minutes: float, seed: in
         store = await stack.enter_async_context(aclosing(await open_run_store(f"sqlite:{Path(folder)}/runs.db")))
         kept = await stack.enter_async_context(StoredRuns(store, "this process", 10))
         access = SlackCredentials(slack.bot_token, slack.api_url, SocketTransport(slack.app_token))
-        service = alpha_connected(
-            access, script, kept, shutdown_grace_s=2, rate_scale=scale, limits=RunLimits(runs, runs, runs)
-        )
+        service = alpha_connected(access, script, kept, shutdown_grace_s=2, rate_scale=scale)
         await stack.enter_async_context(service)
         stack.callback(slack.workspace.listen(watcher.on_change))
         looking = asyncio.create_task(watcher.look())

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from benchmarks.harness import Benchmark, Row, Side
 from benchmarks.intake import LEASE_S, alpha_connected
-from connector import RunLimits, SlackCredentials, SocketTransport
+from connector import SlackCredentials, SocketTransport
 from local_slack import LocalSlack
 from orchestrator_interactive.kernel import ProviderInfo, ResponseStream
 from orchestrator_interactive.kernel.contracts.messages import ChatResponse, TextBlock
@@ -144,8 +144,7 @@ async def operations(count: int) -> AsyncIterator[Operations]:
         )
         slack = await closing.enter_async_context(LocalSlack())
         access = SlackCredentials(slack.bot_token, slack.api_url, SocketTransport(slack.app_token))
-        limits = RunLimits(runs=1_000, runs_per_channel=1_000, runs_per_person=1_000)
-        service = alpha_connected(access, sessions, runs, stream=True, shutdown_grace_s=0.1, limits=limits)
+        service = alpha_connected(access, sessions, runs, stream=True, shutdown_grace_s=0.1)
         await closing.enter_async_context(service)
         await slack.until(lambda workspace: workspace.bot_online)
         answers = Answers(slack, count)

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from benchmarks.harness import Benchmark, Row, Side
 from benchmarks.intake import LEASE_S, alpha_connected
 from benchmarks.redis_process import redis_server
-from connector import RunLimits, SlackCredentials, SocketTransport
+from connector import SlackCredentials, SocketTransport
 from local_slack import LocalSlack
 from orchestrator_interactive.kernel import ProviderInfo
 from orchestrator_interactive.kernel.contracts.messages import ChatResponse, TextBlock, ToolCall, ToolCallBlock
@@ -165,10 +165,7 @@ async def operations(store: str) -> AsyncIterator[Operations]:
         )
         slack = await closing.enter_async_context(LocalSlack(limits=None))
         access = SlackCredentials(slack.bot_token, slack.api_url, SocketTransport(slack.app_token))
-        limits = RunLimits(runs=1_000, runs_per_channel=1_000, runs_per_person=1_000)
-        service = alpha_connected(
-            access, sessions, runs, shutdown_grace_s=0.1, rate_scale=1000.0, limits=limits, workers=workers
-        )
+        service = alpha_connected(access, sessions, runs, shutdown_grace_s=0.1, rate_scale=1000.0, workers=workers)
         await closing.enter_async_context(service)
         await slack.until(lambda workspace: workspace.bot_online)
         dispatches = Dispatches(slack)

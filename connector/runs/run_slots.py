@@ -23,7 +23,7 @@ _MOST_SLOTS_PER_PERSON = 10_000
 _DUE_IN_S, _REPORTS_PER_S = (5.0, 60.0), 50
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RunLimits:
     """Limits on concurrent runs in one process: in total, per workspace (`None`: none), channel and person."""
 
