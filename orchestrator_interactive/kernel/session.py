@@ -69,8 +69,8 @@ class AmplifierSession:
         self._is_resumed = is_resumed
         self._lifecycle: Literal["new", "ready", "ended"] = "new"
         self._lifecycle_lock = _LifecycleLock()
-        self._run: asyncio.Task[Any] | None = None
-        self._run_ended = asyncio.Event()  # the run of `_run`
+        # The task of the current run, and what its end sets.
+        self._run: tuple[asyncio.Task[Any] | None, asyncio.Event] | None = None
         self._prompts = 0
         self._started_at = time.monotonic()
         self.coordinator = ModuleCoordinator(self, approval_system, display_system)
@@ -134,7 +134,8 @@ class AmplifierSession:
     async def _run_exclusively(self, method: str, prompt: dict[str, str], options: dict[str, Any]) -> str:
         if self._run is not None:
             raise RuntimeError("This session is running; inject the message instead.")
-        self._run, self._run_ended = asyncio.current_task(), asyncio.Event()
+        ended = asyncio.Event()
+        self._run = asyncio.current_task(), ended
         try:
             await self.initialize()
             self.status.status = "running"
@@ -151,7 +152,7 @@ class AmplifierSession:
                 await self._finish_cancellation()
             finally:
                 self._run = None
-                self._run_ended.set()
+                ended.set()
         return answer
 
     async def _orchestrate(self, method: str, prompt: dict[str, str], options: dict[str, Any]) -> str:
@@ -204,9 +205,12 @@ class AmplifierSession:
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        while (running := self._run) is not None and running is not asyncio.current_task():
+        while self._run is not None:
+            running, ended = self._run
+            if running is None or running is asyncio.current_task():
+                break
             running.cancel()
-            await self._run_ended.wait()
+            await ended.wait()
         await self.cleanup()
 
     async def _finish_cancellation(self) -> None:
