@@ -381,7 +381,9 @@ class InProcessSessionManager:
                     work = await run.unless_aborted(partial(prepare, session, progress))
                     if work is None or run.is_aborted:
                         return await run.emit_aborted(progress)
-                    answer = await run.run_to_end(session, work())
+                    answer = await run.run_to_end(session, work)
+                    if answer is None:
+                        return await run.emit_aborted(progress)
                     share = session.coordinator.get_capability("files.share_referred")
                     if share is not None and answer and not run.was_stopped:
                         await share(answer)

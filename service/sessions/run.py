@@ -83,15 +83,22 @@ class SessionRun:
         finally:
             self._abort = None
 
-    async def run_to_end(self, session: AmplifierSession, work: Coroutine[Any, Any, str]) -> str:
+    async def run_to_end(self, session: AmplifierSession, work: Callable[[], Coroutine[Any, Any, str]]) -> str | None:
         """Run the session's work and return its answer; at the end, withdraw the injections that were not consumed.
 
-        If the caller is cancelled, suspend the run and cancel its tools; propagate the cancellation once it has ended.
+        `None`: the run was suspended before the work began. If the caller is cancelled, suspend the run and cancel its
+        tools; propagate the cancellation once it has ended.
         """
         token = session.coordinator.cancellation
-        self.session = session
         self._stop.register_child(token)
-        working = CancellableTask(work)
+
+        async def begin() -> str | None:
+            if self._is_suspended:
+                return None
+            self.session = session  # a suspension from here on meets the loop
+            return await work()
+
+        working = CancellableTask(begin())
 
         def suspend() -> None:
             self.suspend()
@@ -100,6 +107,8 @@ class SessionRun:
         try:
             await working.wait(suspend)
             answer = working.result()
+            if answer is None:
+                return None
             # Text that is in the log although the loop was cancelled before it returned it.
             unconfirmed_text = self.capability("orchestrator.unconfirmed_text")
             return (await unconfirmed_text() if unconfirmed_text else "") or answer

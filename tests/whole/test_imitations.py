@@ -87,7 +87,9 @@ async def serving(folder, model: AnthropicServer) -> AsyncIterator[Requests]:
     )
     async with (
         LocalSlack(people=PEOPLE, zones={"mallory": ZONE}, limits=None) as slack,
-        serving_in_process(slack, config, rate_scale=1_000, limits=RunLimits(500, 500, 500)),
+        serving_in_process(
+            slack, config, rate_scale=1_000, limits=RunLimits(runs=500, runs_per_channel=500, runs_per_person=500)
+        ),
     ):
         yield Requests(slack, model)
 
