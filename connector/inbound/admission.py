@@ -158,13 +158,14 @@ class Admitter:
         # Each lock lives as long as an event uses it.
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
-    async def is_allowed(self, actor: Actor, message: SlackMessage | None = None) -> bool:
+    async def is_allowed(self, actor: Actor, message: SlackMessage | None = None, *, if_unknown: bool = False) -> bool:
         """Return whether a user may use the bot here, with a `message` for an agent.
 
         A refused user who addressed the bot gets the reason. If it may not apply, it is the answer to each message.
+        `if_unknown` is the result while Slack does not tell whether the user is a guest.
         """
         refusal = await self.policy.refusal(actor)
-        if refusal is None:
+        if refusal is None or (refusal == CANNOT_CHECK and if_unknown):
             return True
         is_new = message is None or message.id not in self._refused
         if is_new:

@@ -308,7 +308,8 @@ class Intake:
                 if await self._edit_unrouted(edit, routed, actor):
                     return
                 before, may_still_arrive = await self._router.resolve(edit.before), False
-            if await self._admitter.is_allowed(actor):
+            thread = await self._router.thread_of(message)
+            if await self._admitter.is_allowed(actor, if_unknown=thread.takes_part(message.user, message.ts)):
                 await self._store_edit(edit, routed, before, "message" if may_still_arrive else None)
 
     async def _store_edit(
@@ -437,7 +438,8 @@ class Intake:
             routed = await self._router.route(message)
             thread = await self._router.thread_of(message)
             may_steer = thread.takes_part(message.user, message.ts) or await self._router.may_steer_only(message)
-            if not (routed or (thread.agent and may_steer)) or not await self._admitter.is_allowed(actor):
+            is_for_agent = routed or (thread.agent and may_steer)
+            if not is_for_agent or not await self._admitter.is_allowed(actor, if_unknown=True):
                 return
             if routed is not None:
                 await self._store_change("withdrawal", deletion, routed, placeholder="withdrawal")
@@ -498,7 +500,7 @@ class Intake:
         if found is None and may_be_root and (await self._runs.thread_of(as_root.conversation_id)).agent is not None:
             found = as_root.conversation_id, None
         is_of_others = found is None and may_be_root and as_root.conversation_id in self._without_agent
-        if is_of_others or not await self._admitter.is_allowed(actor):
+        if is_of_others or not await self._admitter.is_allowed(actor, if_unknown=True):
             return
         if found is not None:
             await self._stop(reaction, *found)
@@ -566,7 +568,7 @@ class Intake:
         conversation_id = await self._with_agent(place) or place.conversation_id
         async with self._in_order(conversation_id):
             has_agent = (await self._runs.thread_of(conversation_id)).agent is not None
-            if has_agent and await self._admitter.is_allowed(actor):
+            if has_agent and await self._admitter.is_allowed(actor, if_unknown=True):
                 await self._admitter.stop(conversation_id, stop)
 
     async def on_command(self, command: SlashCommand, actor: Actor) -> str | None:

@@ -197,6 +197,24 @@ async def test_of_many_replies_by_a_guest_only_the_first_waits_for_the_profile(p
         await thread.run.injected("and that")
 
 
+async def test_people_correct_withdraw_and_stop_while_slack_does_not_tell_who_is_a_guest(process):
+    async with process(policy=AccessRules(guests=False)) as chat:
+        thread = await chat.start_shown()
+        reply = await thread.inject("and May")
+        chat.fail("users.info", SlowResponse(30), times=1_000)
+    async with process(policy=AccessRules(guests=False)):
+        run = await thread.next_run()
+        await run.injected("and May")
+        await thread.edit(thread.ts, "@alpha look closely")
+        await run.injected("and May", "(Correction of my earlier message. It now reads:) look closely")
+        await thread.delete(reply)
+        await run.injected("(Correction of my earlier message. It now reads:) look closely")
+        await thread.cross()
+        await run.stopped(False)
+        await run.answer("", status="cancelled")
+        await thread.contains("🛑 Stopped by ")
+
+
 async def test_each_message_to_an_agent_is_answered_while_slack_does_not_tell_who_is_a_guest(process):
     async with process(policy=AccessRules(guests=False)) as chat:
         thread = await chat.start_shown()
