@@ -172,9 +172,11 @@ def _cell(node: SyntaxTreeNode) -> str:
 
 def _inline(nodes: Sequence[SyntaxTreeNode]) -> str:
     out: list[str] = []
-    for text in filter(None, map(_span, nodes)):
-        joins = out and text[0] in "*~" and out[-1][-1] == text[0]
-        out += [NO_SPACE, text] if joins else [text]
+    texts = ["", *map(_span, nodes), ""]
+    for node, before, text, after in zip(nodes, texts, texts[1:], texts[2:], strict=False):
+        written = _marked(text, _MARKS.get(node.type, ""), f"{before[-1:]}{text}{after[:1]}")
+        joins = out and written[:1] in ("*", "~") and out[-1][-1] == written[0]
+        out += [NO_SPACE, written] if joins else [written] if written else []
     return "".join(out)
 
 
@@ -188,19 +190,23 @@ def _span(node: SyntaxTreeNode) -> str:
             return link(str(node.attrs.get("src", "")), words(node.children), _NATIVE)
         case "link":
             return link(str(node.attrs.get("href", "")), words(node.children), _NATIVE)
-        case kind if node.is_nested:
-            mark, inside = _MARKS.get(kind, ""), _inline(node.children)
-            return _marked(inside, mark) if inside.strip() == inside != "" else inside
+        case _ if node.is_nested:
+            return _inline(node.children)
         case _:
             return with_links(node.content, _NATIVE)
 
 
-def _marked(text: str, mark: str) -> str:
-    """Put marks around a text. Among characters without spaces, they are not recognized next to punctuation marks."""
-    is_unspaced = any(map(is_wide, text))
+def _marked(text: str, mark: str, between: str) -> str:
+    """Put marks around a text; `between` is the text with its neighbours.
+
+    Among characters without spaces, marks are not recognized next to punctuation marks.
+    """
+    if not mark or text.strip() != text or not text:
+        return text
+    is_unspaced = any(map(is_wide, between))
     edges = (is_unspaced and unicodedata.category(each)[0] in "PS" for each in (text[0], text[-1]))
-    before, after = (NO_SPACE if each else "" for each in edges)
-    return f"{mark}{before}{text}{after}{mark}"
+    begin, end = (NO_SPACE if each else "" for each in edges)
+    return f"{mark}{begin}{text}{end}{mark}"
 
 
 def _code_span(content: str) -> str:
