@@ -7,6 +7,7 @@ import base64
 import math
 import secrets
 import time
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import aiohttp
@@ -157,9 +158,10 @@ class StoredInstallations(AsyncInstallationStore):
             log.error("installation.not_renewed", installation=installation_id, problem=problem)  # noqa: TRY400 - tokens
             return tokens["token"]
         while (document := (await self._fresh()).get(installation_id)) is not None:
-            present = self._vault.open(document["sealed"], _place(installation_id))
-            if present["refresh"] != tokens["refresh"]:  # it was installed again
-                return str(present["token"])
+            with suppress(Sealed):  # a process with a newer key has sealed the same tokens anew
+                present = self._vault.open(document["sealed"], _place(installation_id))
+                if present["refresh"] != tokens["refresh"]:  # it was installed again
+                    return str(present["token"])
             sealed = self._vault.seal(given, _place(installation_id))
             renewed = {**document, "sealed": sealed, "until_s": until_s, "renewing_s": 0.0}
             if await self._replace(installation_id, document, renewed):
