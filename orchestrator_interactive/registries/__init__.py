@@ -10,7 +10,7 @@ from __future__ import annotations
 from orchestrator_interactive.registries.agent_calls import call_agent
 from orchestrator_interactive.registries.agents import Agent, AgentRegistry, AgentRepository
 from orchestrator_interactive.registries.llm_agent import LLMAgent, LLMAgents
-from orchestrator_interactive.registries.schemas import AlreadyRegistered, NotRegistered, RegistryError
+from orchestrator_interactive.registries.schemas import AgentStopped, AlreadyRegistered, NotRegistered, RegistryError
 from orchestrator_interactive.registries.tools import (
     ToolContext,
     ToolFunction,
@@ -25,6 +25,7 @@ __all__ = [
     "Agent",
     "AgentRegistry",
     "AgentRepository",
+    "AgentStopped",
     "AlreadyRegistered",
     "LLMAgent",
     "LLMAgents",

@@ -100,7 +100,7 @@ async def call_agent(agent_id: str, message: str, context: ToolContext) -> ToolR
         if result["status"] != "success":
             why = "was stopped." if result["status"] == "cancelled" else "failed:"
             return failure(f"Agent '{agent_id}' {why} {result['content']}".strip())
-        if reflection is not None:
+        if reflection is not None and not context.coordinator.cancellation.is_cancelled:
             verdict = await reflection.judge(agent_id, message, result["content"], ref)
     finally:
         # Log first: the called agent may end slowly.

@@ -24,7 +24,11 @@ if TYPE_CHECKING:
 @runtime_checkable
 class Agent(Protocol):
     async def run(self, message: str, conversation_id: str, *, asked_by: str | None = None) -> str:
-        """Answer a message; `asked_by` is the ref of the calling agent's request, if any."""
+        """Answer a message; `asked_by` is the ref of the calling agent's request, if any.
+
+        Raises:
+            AgentStopped: it ended early because the session that it works for was stopped.
+        """
         ...
 
 
