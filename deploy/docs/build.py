@@ -24,7 +24,7 @@ HERE, ROOT = Path(__file__).parent, Path(__file__).parents[2]
 _OUTSIDE = re.compile(r"(?<!!)\[([^\]]+)\]\((?!https?:|#|[\w-]+\.md|\w+\.png)[^)]+\)")
 _PARTS = {
     "Start": "first-agent installation slack-setup faq glossary changelog",
-    "In Slack": "threads commands approvals files direct-messages workers recipes schedules tools",
+    "In Slack": "chatting threads commands approvals files direct-messages workers recipes schedules tools",
     "Operations": "operators configuration configuration-keys deployment operations administration observability "
     "security sizing sessions workspaces upgrading troubleshooting",
     "Modules": "modules kernel interaction-stack local-slack",
