@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 import uvloop
 
-from benchmarks.load.concurrency import HEAD, Effort, measured
+from benchmarks.load.concurrency import HEAD, Effort, measured, pictured
 from benchmarks.load.failover import HEAD as HEAD_OF_REPLICAS
 from benchmarks.load.failover import replicated
 from benchmarks.load.site import Setting
@@ -32,7 +32,9 @@ def _numbers(_context: click.Context, _option: click.Parameter, given: str) -> t
 @click.option("--replicas", default="", callback=_numbers, help="Measure so many replicas, by commas; needs a Redis.")
 @click.option("--soak", default=0.0, metavar="MINUTES", help="Act for so long, and measure what grows.")
 @click.option("--every-s", default=10.0, show_default=True, help="Interval of the samples of a soak.")
-@click.option("--picture", type=click.Path(dir_okay=False, path_type=Path), help="Draw the curves of a soak as SVG.")
+@click.option(
+    "--picture", type=click.Path(dir_okay=False, path_type=Path), help="Draw curves as SVG: by runs, or of a soak."
+)
 def main(  # noqa: PLR0913, PLR0917 - one argument per option
     runs: tuple[int, ...],
     store: str,
@@ -58,8 +60,12 @@ def main(  # noqa: PLR0913, PLR0917 - one argument per option
         click.echo(HEAD_OF_REPLICAS if replicas else HEAD)
         for number in replicas:
             click.echo(runner.run(replicated(Setting(store, number), runs[0], seconds)))
+        loads = []
         for number in () if replicas else runs:
-            click.echo(runner.run(measured(number, Setting(store, limits=limits), Effort(acts, per_s, seconds))))
+            loads.append(runner.run(measured(number, Setting(store, limits=limits), Effort(acts, per_s, seconds))))
+            click.echo(loads[-1].row)
+        if picture is not None and loads:
+            picture.write_text(pictured(loads), encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -11,10 +11,13 @@ from typing import TYPE_CHECKING
 
 from benchmarks.distribution import Distribution
 from benchmarks.load.crowd import Crowd, Times
+from benchmarks.load.curves import drawn
 from benchmarks.load.site import Setting, site
 from benchmarks.table import figure
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
     from benchmarks.load.site import Site
 
 _WARM_UP = 5
@@ -45,8 +48,24 @@ class Throughput:
     cpu: tuple[float, ...]
 
 
-async def measured(runs: int, setting: Setting, effort: Effort) -> str:
-    """Return the row of so many concurrent runs."""
+@dataclass(frozen=True)
+class Load:
+    """The figures of so many concurrent runs: as a row of a table, and 99th percentiles in milliseconds by name."""
+
+    runs: int
+    row: str
+    latencies: Mapping[str, float]
+
+
+def pictured(loads: Sequence[Load]) -> str:
+    """Return a curve of each latency by the number of runs, as SVG."""
+    titles = {name: f"{name}, 99th percentile in ms" for name in loads[0].latencies}
+    curves = {title: [(each.runs, each.latencies[name]) for each in loads] for name, title in titles.items()}
+    return drawn("Latencies of the service by concurrent runs", curves)
+
+
+async def measured(runs: int, setting: Setting, effort: Effort) -> Load:
+    """Act on so many concurrent runs, and return the figures."""
     async with site(setting) as there:
         crowd = Crowd(there)
         await crowd.fill(_WARM_UP)
@@ -59,11 +78,11 @@ async def measured(runs: int, setting: Setting, effort: Effort) -> str:
         flow = await throughput(crowd, effort.seconds)
         lag_s = max([*there.lags_s, await _lag_s(there)])
         await crowd.finish()
-        latencies = (_quantiles(each) for each in (times.ack, times.steer, times.stop, times.answer))
+        latencies = {"ack": times.ack, "steer": times.steer, "stop": times.stop, "answer": times.answer}
         cells = (
             f"{runs}{', with limits' if setting.limits else ''}",
             figure(runs / took_s),
-            *latencies,
+            *map(_quantiles, latencies.values()),
             figure(flow.read_per_s),
             figure(flow.events_per_s),
             figure(run_kib),
@@ -71,7 +90,8 @@ async def measured(runs: int, setting: Setting, effort: Effort) -> str:
             ", ".join(f"{each * 100:.0f}" for each in flow.cpu),
             f"{crowd.lost()}, {crowd.doubled()}",
         )
-        return f"| {' | '.join(cells)} |"
+        slowest = {name: Distribution(each).at(0.99) * 1000 for name, each in latencies.items()}
+        return Load(runs, f"| {' | '.join(cells)} |", slowest)
 
 
 async def throughput(crowd: Crowd, seconds: float) -> Throughput:

@@ -5,21 +5,18 @@ from __future__ import annotations
 import asyncio
 import time
 from dataclasses import dataclass
-from html import escape
 from statistics import linear_regression, mean
 from typing import TYPE_CHECKING
 
 from benchmarks.load.crowd import Crowd
+from benchmarks.load.curves import drawn
 from benchmarks.load.site import Setting, site
-from benchmarks.picture import OURS, TEXT
-from benchmarks.table import figure
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from benchmarks.load.site import Site
 
-_WIDTH, _HEIGHT, _LEFT, _TOP, _BOTTOM = 860, 170, 80, 35, 28
 # Idle sessions leave the memory soon, so that the load is steady after the first quarter.
 _IDLE_EVICT_S = 60.0
 _TITLES = tuple(enumerate(("memory, MiB", "tasks", "open files", "rows in the store")))
@@ -50,11 +47,8 @@ class Soak:
 
     def drawn(self) -> str:
         """Return a curve of each figure by time, below each other, as SVG."""
-        curves = (_curve(title, [(each.at_s / 60, each.figures[at]) for each in self.samples]) for at, title in _TITLES)
-        placed = (f'<g transform="translate(0 {at * _HEIGHT})">{curve}</g>' for at, curve in enumerate(curves))
-        size = f"0 0 {_WIDTH} {_HEIGHT * len(_TITLES)}"
-        head = f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="{size}" font-family="sans-serif">'
-        return "\n".join([head, "<title>A soak: figures of the service by minutes</title>", *placed, "</svg>"]) + "\n"
+        curves = {title: [(each.at_s / 60, each.figures[at]) for each in self.samples] for at, title in _TITLES}
+        return drawn("A soak: figures of the service by minutes", curves)
 
 
 async def soaked(minutes: float, runs: int, store: str, per_s: float, every_s: float) -> Soak:
@@ -90,23 +84,3 @@ def _row(title: str, points: Sequence[tuple[float, float]]) -> str:
     share = f" ({growth / average:+.1%})" if (average := mean(values)) else ""
     cells = (title, *(f"{each:,.1f}" for each in (points[0][1], values[0], values[-1], growth)))
     return f"| {' | '.join(cells)}{share} |"
-
-
-def _curve(title: str, points: Sequence[tuple[float, float]]) -> str:
-    """Return a curve of values from zero, by minutes, as a part of an SVG."""
-    most_x, most_y = (max(*each, 1e-9) * 1.1 for each in zip(*points, (0.0, 0.0), strict=True))
-    width, height = _WIDTH - _LEFT, _HEIGHT - _TOP - _BOTTOM
-
-    def at(x: float, y: float) -> str:
-        return f"{_LEFT + x / most_x * width:.1f} {_TOP + (1 - y / most_y) * height:.1f}"
-
-    last_x, last_y = points[-1]
-    style = f'font-size="13" fill="{TEXT}"'
-    end_x, end_y = at(last_x, last_y).split()
-    return (
-        f'<text x="{_LEFT}" y="20" {style}>{escape(title)}</text>'
-        f'<path d="M{at(0, most_y)}L{at(0, 0)}L{at(most_x, 0)}" fill="none" stroke="{TEXT}" opacity="0.35"/>'
-        f'<path d="M{"L".join(at(*point) for point in points)}" fill="none" stroke="{OURS}" stroke-width="2"/>'
-        f'<text x="8" y="{end_y}" {style}>{figure(last_y)}</text>'
-        f'<text x="{end_x}" y="{_HEIGHT - 8}" text-anchor="end" {style}>{last_x:.1f}</text>'
-    )

@@ -32,13 +32,15 @@ def test_a_quantile_is_the_time_of_the_nearest_rank(count, share, rank):
     assert Distribution(range(count, 0, -1)).at(share) == rank
 
 
-async def test_every_latency_of_concurrent_runs_is_measured_and_nothing_is_lost():
-    code, rows, output = await load("--runs", "3", "--acts", "4", "--seconds", "0.2")
+async def test_every_latency_of_concurrent_runs_is_measured_and_drawn_and_nothing_is_lost(tmp_path):
+    picture = tmp_path / "load.svg"
+    code, rows, output = await load("--runs", "3", "--acts", "4", "--seconds", "0.2", "--picture", str(picture))
     begun, *latencies, read, events, memory, _lag, _cpu, counts = rows["3"]
     assert (code, counts) == (0, "0, 0"), output
     assert len(latencies) == 4
     assert all(float(p50) > 0 for p50 in (each.split(" / ")[0] for each in latencies))
     assert all(float(each) > 0 for each in (begun, read, events, memory))
+    assert picture.read_text().count("99th percentile") == len(latencies)
 
 
 async def test_another_replica_continues_the_runs_of_a_killed_one_and_nothing_is_lost():

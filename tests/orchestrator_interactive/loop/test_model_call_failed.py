@@ -10,6 +10,7 @@ from agents.rows import text_of, told
 from agents.session import Agent, make_agent
 from agents.tools import echo, returning
 from structlog.testing import capture_logs
+from virtual_time import in_virtual_time
 
 from orchestrator_interactive.kernel import HookResult, ResponseStream
 from orchestrator_interactive.kernel.contracts import errors
@@ -209,12 +210,11 @@ class TestAStalledModel:
         release.set()
 
     @pytest.mark.parametrize("sign", [lambda stream: stream.text("x"), lambda stream: stream.heartbeat()], ids="ta")
+    @in_virtual_time
     async def test_any_sign_of_life_starts_its_time_anew(self, sign: Any) -> None:
         async def talk(request: Any, stream: Any) -> Any:
             for _ in range(6):
-                tick = asyncio.Event()
-                asyncio.get_running_loop().call_later(0.02, tick.set)
-                await tick.wait()
+                await asyncio.sleep(0.09)
                 sign(stream)
             return await say("done")(request, stream)
 
