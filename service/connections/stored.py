@@ -113,10 +113,9 @@ class StoredConnections:
             await self._store.put_document(collection, name, data)
             return {}
         while (document := (await self._store.documents(collection)).get(name)) is not None:
-            try:
+            is_known = True
+            with suppress(Sealed):  # a process with a newer key has sealed the same data anew
                 is_known = self._vault.open(document["sealed"], place) == arguments["known"]
-            except Sealed:  # by a process with a newer key
-                break
             if not is_known or await self._store.replace_document(collection, name, document, data):
                 break
         return {}

@@ -354,6 +354,19 @@ async def test_a_token_that_another_process_renews_at_the_same_moment_is_used(ho
     assert (house.server.renewals, house.server.logins) == (1, 1)
 
 
+async def test_a_renewed_token_is_kept_if_a_process_with_a_newer_key_uses_the_account_meanwhile(house):
+    house.server._lifetime_s = 1
+    session = await connected(house)
+    newer = house.with_keys({"k2": new_key(), "k1": house.config.keys["k1"].get_secret_value()})
+    load = {"server": f"work {house.server.base}/mcp", "person": "UADA"}
+    before_renewal(session, lambda: newer.functions["credentials.load"](KEY, load))
+    house.server._lifetime_s = 3600
+    assert (await session.call("work__whoami", "UADA")).endswith("You are ada@example.test")
+    house.connections = newer
+    assert (await (await house.session()).call("work__whoami", "UADA")).endswith("You are ada@example.test")
+    assert (house.server.renewals, house.server.logins) == (1, 1)
+
+
 async def test_a_renewal_does_not_undo_a_disconnection(house):
     house.server._lifetime_s = 1
     session = await connected(house)
