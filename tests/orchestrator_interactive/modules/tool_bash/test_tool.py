@@ -246,7 +246,7 @@ async def test_without_a_sandbox_that_works_nothing_is_mounted(
             await mounted(sandbox="bubblewrap")
         assert "bubblewrap is not installed" in str(refused.value)
         with pytest.raises(ValueError, match="needs bubblewrap"):
-            await mounted(sandbox="auto", network={"allow": ["pypi.org"]})
+            await mounted(sandbox="auto", network={"allow": ["example.org"]})
         assert await mounted(sandbox="auto")  # by Landlock
     finally:
         sandbox.problem_of.cache_clear()
@@ -260,7 +260,7 @@ async def test_without_a_sandbox_that_works_nothing_is_mounted(
         ({"read_only_paths": ["docs"]}, "must be the absolute path"),
         ({"rules": [{"command": "*", "level": "allow"}]}, "words of a command"),
         ({"network": {"allow": []}}, "allow"),
-        ({"network": {"allow": ["http://pypi.org"]}}, "not the name of a host"),
+        ({"network": {"allow": ["http://example.org"]}}, "not the name of a host"),
         ({"timeout": 3}, "'timeout'"),
     ],
 )
